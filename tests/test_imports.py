@@ -70,13 +70,9 @@ TYPE_CIRCLES: list[set[str]] = []
 """Modules that name each other's types, but import each other for the type checker alone."""
 
 TWICE = {
-    "Asked": 2,
     "Candidate": 2,
     "Progress": 2,
-    "Reports": 2,
-    "Step": 2,
     "Walk": 2,
-    "_Gold": 2,
     "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""

@@ -1,14 +1,11 @@
-"""Tokenise examples and put them into batches of similar length, the same way every time.
+"""Examples as batches of similar length, the same every time, and the loss and validation on them.
 
 The loss is taken on the target and its end-of-text token alone; the prompt is context.
 
-The loss of a batch: on its target tokens alone.
-
-Validate a model in training on held-out questions.
-
-The measure is the share of questions whose main path it writes exactly by greedy decoding. The rest
-of an answer depends on it, and it often still improves while the loss already rises. The questions
-are a sample, chosen once by the seed. Entities are not compared, because linking corrects them.
+A validation measures the share of held-out questions whose main path is written exactly by greedy
+decoding. The rest of an answer depends on it, and it often still improves while the loss already
+rises. The questions are a sample, chosen once by the seed. Entities are not compared, because
+linking corrects them.
 """
 
 import random
@@ -36,6 +33,7 @@ if TYPE_CHECKING:
 
 IGNORED = -100  # the label that torch's cross entropy ignores
 _BUCKET_BATCHES = 50
+_QUESTIONS_A_BATCH = 32
 
 
 class Encoded(NamedTuple):
@@ -88,14 +86,7 @@ def encode(
 def epoch_steps(
     encoded: Sequence[Encoded], batch_size: int, accumulate: int, seed: int
 ) -> list[list[list[int]]]:
-    """Choose the batches of each step of one epoch; the last step may have fewer.
-
-    Args:
-        encoded: The examples.
-        batch_size: Examples a batch.
-        accumulate: Batches a step.
-        seed: See `epoch_order`.
-    """
+    """Choose the batches of each step of one epoch; the last step may have fewer."""
     batches = epoch_order(encoded, batch_size, seed)
     return [batches[at : at + accumulate] for at in range(0, len(batches), accumulate)]
 
@@ -103,10 +94,7 @@ def epoch_steps(
 def epoch_order(encoded: Sequence[Encoded], batch_size: int, seed: int) -> list[list[int]]:
     """Choose the batches of one epoch, as indices: shuffled, then sorted by length in buckets.
 
-    Args:
-        encoded: The examples.
-        batch_size: Examples a batch.
-        seed: Decides everything; give each epoch its own.
+    The seed decides everything; give each epoch its own.
     """
     rng = random.Random(seed)
     order = list(range(len(encoded)))
@@ -145,12 +133,7 @@ def in_batches(encoded: Sequence[Encoded], batch_size: int, pad_id: int) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class TargetLoss:
-    """Computes the loss of batches.
-
-    Attributes:
-        logits: Computes the logits of the model.
-        device: The device of the model.
-    """
+    """Computes the loss of batches."""
 
     logits: NextTokenLogits
     device: "torch.device"
@@ -172,19 +155,11 @@ class TargetLoss:
         return torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
 
 
-_QUESTIONS_A_BATCH = 32
-
-
 class Validation(NamedTuple):
-    """The result of a validation.
+    """The result of a validation."""
 
-    Attributes:
-        loss: Mean loss per target token of all held-out examples, natural log.
-        main_path: Share of the questions asked whose main path is right; None if none is asked.
-    """
-
-    loss: float
-    main_path: float | None
+    loss: float  # mean per target token of all held-out examples, natural log
+    main_path: float | None  # share of the questions asked whose main path is right
 
     def is_better_than(self, other: "Validation") -> bool:
         """Compare the main paths, or the losses if these are equal."""
@@ -194,7 +169,7 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Validates models on held-out examples."""
+    """Validates models on held-out examples; the loss counts only those that are encoded."""
 
     def __init__(
         self,
@@ -204,15 +179,6 @@ class Validator:
         prompt: PromptFormat,
         config: TrainingConfig,
     ) -> None:
-        """Choose the questions to ask.
-
-        Args:
-            examples: All held-out examples.
-            encoded: The examples whose loss counts.
-            tokenizer: The model's tokenizer.
-            prompt: The prompt of a question.
-            config: Has the number of questions to ask, and the seed to choose them.
-        """
         self._tokenizer, self._batch_size = tokenizer, config.batch_size
         self._encoded = encoded
         self._gold = _gold_paths(examples)

@@ -1,193 +1,122 @@
-"""Write the model card of a training run from its manifest and log.
+"""What is written about a run of the writer: its manifest, its card and a picture of its log.
 
-The card can be written again at any time, because an adapter is usually measured later.
-
-The manifest of a training run.
-
-The manifest has all numbers of the model card. The losses along the way are in the log.
+The card is made from the manifest and the log. It can be written again at any time, because an
+adapter is usually measured later.
 """
 
-import json
-import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.files import git_revision, hardware, package_versions
+from kbqa.engine.evaluation.plots import new_figure
+from kbqa.engine.files import hardware
 from kbqa.engine.writing.checkpoint import SHIPPED_MODELS, adapter_sha256, fastest_precision
+from kbqa.kb.commands.options import print_note
 from kbqa.training.config import ALL_LAYERS, Stage, TrainingConfig
-from kbqa.training.data.training_set import ExampleSet, Split, data_lines, data_record
-from kbqa.training.run import (
-    CURVES_FILE,
-    Processes,
-    RewardResult,
-    TrainingResult,
-    read_log,
-    read_reward_log,
-    reward_stretches,
-    stretches,
+from kbqa.training.data.training_set import (
+    ExampleSet,
+    Split,
+    data_lines,
+    data_record,
+    write_untrained,
 )
+from kbqa.training.run import (
+    Processes,
+    Record,
+    read_log,
+    read_manifest,
+    write_card,
+    write_manifest,
+)
+from kbqa.training.writer import RewardResult, TrainingResult
 
-MANIFEST_FILE = "training_manifest.json"
-SCHEMA_VERSION = 1
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+CURVES_FILE = "training_curves.png"
 _PACKAGES = ("accelerate", "peft", "safetensors", "tokenizers", "torch", "transformers")
-
-
-def write_training_manifest(
-    output: Path,
-    config: TrainingConfig,
-    gathered: ExampleSet,
-    split: Split,
-    result: TrainingResult,
-) -> None:
-    """Write the manifest into the folder of a run.
-
-    Args:
-        output: Folder of the run.
-        config: The settings of the run.
-        gathered: The examples, and what was left out.
-        split: The examples that were trained on, and those held out.
-        result: What `train_adapter` returned.
-    """
-    too_long = f"to be trained on, but longer than {config.max_length} tokens"
-    record = {
-        **_run_record(config, "sft", result.base_revision),
-        "settings": asdict(config),
-        "data": data_record(gathered, split, {too_long: result.too_long}),
-        "result": {
-            "steps": result.steps,
-            "best_step": result.best_step,
-            "stopped_early": result.stopped_early,
-            "train_examples": result.train_examples,
-            "trained_tokens": result.trained_tokens,
-            "trainable_parameters": result.trainable_parameters,
-            "valid_loss": result.valid_loss,
-            "valid_main_path": result.valid_main_path,
-            "seconds": round(result.seconds, 1),
-            "tokens_per_second": round(result.trained_tokens / result.seconds, 1),
-        },
-    }
-    _write(output, record)
-
-
-def write_reward_manifest(
-    output: Path,
-    settings: Mapping[str, object],
-    config: TrainingConfig,
-    gathered: ExampleSet,
-    split: Split,
-    result: RewardResult,
-) -> None:
-    """Write the manifest of a run of training by reward.
-
-    Args:
-        output: Folder of the run.
-        settings: Those that only training by reward has, and the graph.
-        config: The other settings of the run.
-        gathered: The examples, and what was left out.
-        split: The examples whose questions were trained on, and those held out.
-        result: What `train_by_reward` returned.
-    """
-    record = {
-        **_run_record(config, "grpo", result.base_revision),
-        "settings": {**asdict(config), **settings},
-        "data": data_record(gathered, split, {}),
-        "result": {
-            **{name: value for name, value in result._asdict().items() if name != "adapter"},
-            "seconds": round(result.seconds, 1),
-        },
-    }
-    _write(output, record)
-
-
-def _run_record(
-    config: TrainingConfig, stage: Stage, base_revision: str | None
-) -> dict[str, object]:
-    """Record what any run was made with."""
-    processes = Processes.from_environment()
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "stage": stage,
-        "kbqa": version("kbqa"),
-        "git": git_revision(),
-        "python": platform.python_version(),
-        "packages": package_versions(_PACKAGES),
-        "hardware": {
-            **hardware(),
-            "processes": processes.count,
-            "precision": fastest_precision(processes.device().type),
-        },
-        "base": {"name": config.base, "revision": base_revision},
-        "start_sha256": adapter_sha256(Path(config.start)) if config.start else None,
-    }
-
-
-def _write(output: Path, record: Mapping[str, object]) -> None:
-    path = output / MANIFEST_FILE
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-CARD_FILE = "README.md"
-
-Record = Mapping[str, Any]
+_MEANS = ("reward", "spread", "kl", "clipped")
 
 
 class Measured(NamedTuple):
     """A measurement of a trained model.
 
-    Attributes:
-        what: The measure, such as ``exact match``.
-        on: Question set, entities and settings, such as ``WebQSP test half, gold entities, n = 5``.
-        value: The number as printed, with its interval.
-        n: Number of questions.
+    ``Measured("F1", "WebQSP test half, gold entities, n = 5", "0.71 ± 0.03", 840)``
     """
 
     what: str
-    on: str
+    on: str  # question set, entities and settings
     value: str
     n: int
 
 
-def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
-    """Write the card next to the weights: what they are, how they were trained, and on what.
+def write_writer_reports(
+    output: Path,
+    config: TrainingConfig,
+    gathered: ExampleSet,
+    split: Split,
+    result: TrainingResult | RewardResult,
+    of_stage: Mapping[str, object] | None = None,
+) -> None:
+    """Write all that a run's folder has besides the adapter and its log.
 
-    Args:
-        output: Folder of the run, with its manifest and log.
-        measured: Measurements of the finished model.
+    `of_stage` has the settings that only stage ``grpo`` has, and the graph.
     """
-    manifest: Record = json.loads((output / MANIFEST_FILE).read_text(encoding="utf-8"))
-    settings, data, result = manifest["settings"], manifest["data"], manifest["result"]
-    stage = manifest.get("stage", "sft")  # the only one that older manifests know
-    lines = [
-        *_front_matter(manifest),
-        "# CRP writer",
-        "",
-        *_introduction(settings),
-        "",
-        "## Data",
-        "",
-        *data_lines(data),
-        "",
-        "## Training",
-        "",
-        *(_rewarding if stage == "grpo" else _training)(manifest),
-        "",
-        *(_reward_curve if stage == "grpo" else _curve)(output, result),
-        "",
-        "## Measured",
-        "",
-        *_measured(measured),
-        "",
-        "## Versions",
-        "",
-        f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
-        f"- Python {manifest['python']}",
-        *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
-        "",
-    ]
-    (output / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
+    stage: Stage = "sft" if isinstance(result, TrainingResult) else "grpo"
+    processes = Processes.from_environment()
+    of_result = result._asdict()
+    del of_result["adapter"]
+    of_result["seconds"] = round(result.seconds, 1)
+    left_out = {}
+    if isinstance(result, TrainingResult):
+        reason = f"to be trained on, but longer than {config.max_length} tokens"
+        left_out[reason] = of_result.pop("too_long")
+        del of_result["base_revision"]
+        of_result["tokens_per_second"] = round(result.trained_tokens / result.seconds, 1)
+    record = {
+        "hardware": {
+            **hardware(),
+            "processes": processes.count,
+            "precision": fastest_precision(processes.device().type),
+        },
+        "base": {"name": config.base, "revision": result.base_revision},
+        "start_sha256": adapter_sha256(Path(config.start)) if config.start else None,
+        "settings": {**asdict(config), **(of_stage or {})},
+        "data": data_record(gathered, split, left_out),
+        "result": of_result,
+    }
+    write_manifest(output, _PACKAGES, record, stage)
+    write_untrained(output, split)
+    try:
+        draw_curves(output, stage)
+    except ImportError:
+        print_note(
+            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again"
+        )
+    write_model_card(output)
+
+
+def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
+    """Write the card next to the weights: what they are, how they were trained, and on what."""
+    manifest = read_manifest(output)
+    by_reward = manifest.get("stage") == "grpo"  # older manifests name no stage
+    training = (_rewarding if by_reward else _training)(manifest)
+    curve = (_reward_curve if by_reward else _curve)(output, manifest["result"])
+    write_card(
+        output,
+        manifest,
+        before=_front_matter(manifest),
+        title="CRP writer",
+        introduction=_introduction(manifest["settings"]),
+        sections={
+            "Data": data_lines(manifest["data"]),
+            "Training": [*training, "", *curve],
+            "Measured": _measured(measured),
+        },
+    )
 
 
 def _front_matter(manifest: Record) -> Iterator[str]:
@@ -230,7 +159,6 @@ def _training(manifest: Record) -> Iterator[str]:
 
 
 def _rewarding(manifest: Record) -> Iterator[str]:
-    """Tell how a model was trained by reward."""
     settings, result = manifest["settings"], manifest["result"]
     yield from _model(manifest)
     yield (
@@ -296,12 +224,25 @@ def _curve(output: Path, result: Record) -> Iterator[str]:
     yield ""
     yield "| step | epoch | loss, trained on | loss, held out | main paths, held out |"
     yield "|---|---|---|---|---|"
-    for one in stretches(read_log(output)):
+    for row in _stretches(read_log(output)):
         yield (
-            f"| {one.step:,} | {one.epoch:.3g} | {one.loss:.4f} | {_number(one.valid_loss)}"
-            f" | {_number(one.valid_main_path)} |"
+            f"| {row['step']:,} | {row['epoch']:.3g} | {row['loss']:.4f}"
+            f" | {_number(row['valid_loss'])} | {_number(row.get('valid_main_path'))} |"
         )
     yield from _picture(output, "Losses and validations by step")
+
+
+def _stretches(log: Sequence[Record]) -> Iterator[Record]:
+    """Sum up a log from validation to validation, or by epochs if nothing is held out."""
+    validates = any(row["valid_loss"] is not None for row in log)
+    last_step, loss, steps = 0, 0.0, 0
+    for row in log:
+        loss += row["loss"] * (row["step"] - last_step)
+        steps += row["step"] - last_step
+        last_step = row["step"]
+        if row["valid_loss"] is not None if validates else row["epoch"] == int(row["epoch"]):
+            yield {**row, "loss": loss / steps}
+            loss, steps = 0.0, 0
 
 
 def _reward_curve(output: Path, result: Record) -> Iterator[str]:
@@ -315,10 +256,26 @@ def _reward_curve(output: Path, result: Record) -> Iterator[str]:
     yield ""
     yield "| step | reward | with spread | KL | clipped | F1, held out |"
     yield "|---|---|---|---|---|---|"
-    for one in reward_stretches(read_reward_log(output)):
-        numbers = (one.reward, one.spread, one.kl, one.clipped, one.valid_f1)
-        yield f"| {one.step:,} | {' | '.join(map(_number, numbers))} |"
+    for row in _reward_stretches(read_log(output)):
+        numbers = (row[name] for name in (*_MEANS, "valid_f1"))
+        yield f"| {row['step']:,} | {' | '.join(map(_number, numbers))} |"
     yield from _picture(output, "Rewards and validations by step")
+
+
+def _reward_stretches(log: Sequence[Record]) -> Iterator[Record]:
+    """Sum up a log: its rows with a validation, and the last, with means over the steps before."""
+    since: list[Record] = []
+    for row in log:
+        since.append(row)
+        if row["valid_f1"] is not None or row is log[-1]:
+            yield {**row, **{name: _mean(each[name] for each in since) for name in _MEANS}}
+            since = []
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None if none is."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
 
 
 def _picture(output: Path, title: str) -> Iterator[str]:
@@ -338,3 +295,51 @@ def _measured(measured: Sequence[Measured]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for one in measured:
         yield f"| {one.what} | {one.on} | {one.value} | {one.n:,} |"
+
+
+def draw_curves(output: Path, stage: Stage = "sft") -> Path:
+    """Draw the losses or rewards, and the validations, of a run by step: a picture in its folder.
+
+    Raises:
+        ImportError: matplotlib, of the `plots` extra, is not installed.
+    """
+    figure, axes = new_figure(8, 4.5)
+    (_draw_rewards if stage == "grpo" else _draw_losses)(axes, read_log(output))
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
+    picture = output / CURVES_FILE
+    figure.savefig(picture, dpi=150)
+    return picture
+
+
+def _draw_losses(losses: "Axes", log: Sequence[Record]) -> None:
+    losses.set(xlabel="step", ylabel="loss per target token, nats", yscale="log")
+    losses.plot(*_points(log, "loss"), "C0", label="training loss")
+    if valid := _points(log, "valid_loss"):
+        losses.plot(*valid, "C1o-", label="loss on held-out examples")
+    if paths := _points(log, "valid_main_path"):
+        shares = losses.twinx()
+        shares.set(ylabel="main paths written exactly", ylim=(0, 1))
+        shares.plot(*paths, "C2s--", label="main paths of held-out questions")
+
+
+def _draw_rewards(shares: "Axes", log: Sequence[Record]) -> None:
+    shares.set(xlabel="step", ylabel="reward, F1, share", ylim=(0, 1))
+    means = list(_reward_stretches(log))
+    series = (
+        ("C0o-", "mean reward", "reward"),
+        ("C1s-", "F1 of held-out questions", "valid_f1"),
+        ("C2:", "questions with spread", "spread"),
+    )
+    for style, label, name in series:
+        if points := _points(means, name):
+            shares.plot(*points, style, label=label)
+    if divergences := _points(means, "kl"):
+        nats = shares.twinx()
+        nats.set(ylabel="KL divergence from the start for each choice, nats")
+        nats.plot(*divergences, "C3--", label="KL divergence")
+
+
+def _points(rows: Sequence[Record], name: str) -> list[tuple[float, ...]]:
+    """Return the steps with a known value, and these values; nothing if there are none."""
+    known = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    return list(zip(*known, strict=True))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -32,9 +33,10 @@ from kbqa.training.options import (
     preset_help,
     print_counts,
     stage_options,
-    write_reports,
 )
-from kbqa.training.run import TrainingProgress, TrainingResult
+
+if TYPE_CHECKING:
+    from kbqa.training.writer import TrainingProgress, TrainingResult
 
 
 @click.command("train-crp", epilog=preset_help())
@@ -143,7 +145,7 @@ def train_crp(
 def _train_on_paths(
     data: DataChoice, output: Path, config: TrainingConfig, graph: GraphChoice, as_json: bool
 ) -> None:
-    from kbqa.training.card import write_training_manifest
+    from kbqa.training.card import write_writer_reports
     from kbqa.training.run import Processes
     from kbqa.training.writer import train_adapter
 
@@ -158,8 +160,7 @@ def _train_on_paths(
             split = _suggest(split, opened, config.suggested_relations)
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
-        write_training_manifest(output, config, gathered, split, result)
-        write_reports(output, split)
+        write_writer_reports(output, config, gathered, split, result)
         _print_result(result, config, as_json)
 
 
@@ -182,7 +183,7 @@ def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
         yield opened
 
 
-def _print_progress(progress: TrainingProgress) -> None:
+def _print_progress(progress: "TrainingProgress") -> None:
     loss, paths = progress.valid_loss, progress.valid_main_path
     print_note(
         f"step {progress.step:,}/{progress.steps:,}  epoch {progress.epoch:.2f}  "
@@ -192,7 +193,7 @@ def _print_progress(progress: TrainingProgress) -> None:
     )
 
 
-def _print_result(result: TrainingResult, config: TrainingConfig, as_json: bool) -> None:
+def _print_result(result: "TrainingResult", config: TrainingConfig, as_json: bool) -> None:
     record = {**result._asdict(), "adapter": str(result.adapter)}
     if as_json:
         print_json(record)

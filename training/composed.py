@@ -139,16 +139,9 @@ def add_composed(
     form: TargetForm,
     scored: Sequence[Path],
 ) -> None:
-    """Compose questions on a graph, half of them from those of question sets.
+    """Compose questions on a graph, half of them from those of question sets, and gather them.
 
-    Args:
-        gathered: Gets the examples.
-        paths: The question sets; rows without SPARQL are not used.
-        graph: Has the facts and the schema.
-        count: How many to add.
-        seed: Decides which.
-        form: The text form of the targets.
-        scored: Test sets, whose questions and facts are left out.
+    Rows without SPARQL are not used, nor are questions and facts of the sets to be scored on.
 
     Raises:
         InputError: A file is missing or unreadable.
@@ -188,15 +181,9 @@ def _sayable(composed: Iterator[Composed], form: TargetForm) -> Iterator[tuple[C
 
 
 class Composer:
-    """Composes questions on a graph.
+    """Composes questions on a graph, but none about a known pair of an entity and a relation.
 
-    Args:
-        graph: Has the facts and the schema.
-        known: Pairs of an entity and a relation that no question may be about.
-        seed: Decides what is drawn and how it is worded.
-
-    Raises:
-        GraphError: The graph does not answer.
+    The seed decides what is drawn and how it is worded.
     """
 
     def __init__(self, graph: Graph, known: frozenset[tuple[str, str]], seed: int) -> None:

@@ -1,7 +1,4 @@
-"""The settings of a training run, and presets of them.
-
-The settings of training by reward, beside those of `TrainingConfig`.
-"""
+"""The settings of training what writes paths, on gold paths and by reward, and presets of them."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -116,10 +113,7 @@ class TrainingConfig:
 
 
 class Preset(NamedTuple):
-    """Named settings: their source, where they differ from the defaults, and what they are for.
-
-    Those for stage ``grpo`` may have settings of `GrpoConfig` as well.
-    """
+    """Named settings of `TrainingConfig`, and for stage ``grpo`` of `GrpoConfig` as well."""
 
     source: str
     settings: Mapping[str, object]

@@ -34,6 +34,70 @@ _POPULATION = "location.statistical_region.population"
 _NUMBER = "measurement_unit.dated_integer.number"
 _LIMIT_S = 10.0
 
+_FILE = Path(__file__).with_name("intents.toml")
+_PLACE = re.compile(r"\{(\w+)\}")
+_ASKED = re.compile(r"^\?x = \{(\w+)\}$", re.MULTILINE)
+
+DemoSplit = Literal["train", "valid"]
+
+_FILLINGS = 24  # of an intent's slots, at most
+_HELD_OUT = 8  # one of this many fillings is held out
+_TRIES = 2_000
+_SLIPS = 0.1
+"""Share of the questions with a typing error. Names are never touched."""
+
+_LONG = re.compile(r"(?<![{\w])[a-z]{5,}(?![}\w])")
+_ONES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_NUMBER_WORDS: Mapping[int, str] = MappingProxyType(
+    dict(enumerate(_ONES, 2)) | {10 * ten: word for ten, word in enumerate(_TENS, 2)}
+)
+_UNITS = ((10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+_ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
+_CONTINENTAL: Mapping[str, str] = MappingProxyType(
+    {
+        "Africa": "African",
+        "Antarctica": "Antarctic",
+        "Asia": "Asian",
+        "Europe": "European",
+        "North America": "North American",
+        "Oceania": "Oceanian",
+        "South America": "South American",
+    }
+)
+
+_VOWELS = tuple("aeiouAEIOU")
+_COMMON_NOUNS = frozenset(
+    {
+        "chemistry.chemical_element",
+        "chemistry.chemical_series",
+        "chemistry.isotope",
+        "finance.currency",
+    }
+)
+
+_PLACES = frozenset({"location.country", "location.citytown"})
+_WITH_ARTICLE = frozenset(
+    {
+        "Bahamas",
+        "Central African Republic",
+        "Cayman Islands",
+        "Democratic Republic of the Congo",
+        "Dominican Republic",
+        "Gambia",
+        "Maldives",
+        "Marshall Islands",
+        "Netherlands",
+        "Philippines",
+        "Republic of the Congo",
+        "Solomon Islands",
+        "United Arab Emirates",
+        "United Kingdom",
+        "United States",
+        "United States of America",
+    }
+)
+
 
 class DemoFacts:
     """The demo graph: what relations lead to, entities by type, and what paths over names say."""
@@ -123,11 +187,6 @@ class DemoFacts:
         return max(people, default=0.0), self._degrees[mid], mid
 
 
-_FILE = Path(__file__).with_name("intents.toml")
-_PLACE = re.compile(r"\{(\w+)\}")
-_ASKED = re.compile(r"^\?x = \{(\w+)\}$", re.MULTILINE)
-
-
 @dataclass(frozen=True, slots=True)
 class OfType:
     """Filled with an entity of this type; the CRP gets its name."""
@@ -212,65 +271,6 @@ def read_intents() -> dict[str, Intent]:
     return intents
 
 
-DemoSplit = Literal["train", "valid"]
-
-_FILLINGS = 24  # of an intent's slots, at most
-_HELD_OUT = 8  # one of this many fillings is held out
-
-_TRIES = 2_000
-_SLIPS = 0.1
-"""Share of the questions with a typing error. Names are never touched."""
-_LONG = re.compile(r"(?<![{\w])[a-z]{5,}(?![}\w])")
-_ONES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_NUMBER_WORDS: Mapping[int, str] = MappingProxyType(
-    dict(enumerate(_ONES, 2)) | {10 * ten: word for ten, word in enumerate(_TENS, 2)}
-)
-_UNITS = ((10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
-_ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
-_CONTINENTAL: Mapping[str, str] = MappingProxyType(
-    {
-        "Africa": "African",
-        "Antarctica": "Antarctic",
-        "Asia": "Asian",
-        "Europe": "European",
-        "North America": "North American",
-        "Oceania": "Oceanian",
-        "South America": "South American",
-    }
-)
-_VOWELS = tuple("aeiouAEIOU")
-_COMMON_NOUNS = frozenset(
-    {
-        "chemistry.chemical_element",
-        "chemistry.chemical_series",
-        "chemistry.isotope",
-        "finance.currency",
-    }
-)
-_PLACES = frozenset({"location.country", "location.citytown"})
-_WITH_ARTICLE = frozenset(
-    {
-        "Bahamas",
-        "Central African Republic",
-        "Cayman Islands",
-        "Democratic Republic of the Congo",
-        "Dominican Republic",
-        "Gambia",
-        "Maldives",
-        "Marshall Islands",
-        "Netherlands",
-        "Philippines",
-        "Republic of the Congo",
-        "Solomon Islands",
-        "United Arab Emirates",
-        "United Kingdom",
-        "United States",
-        "United States of America",
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class DemoExample:
     """A question as a user may type it, and its CRP over names."""
@@ -299,11 +299,7 @@ def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> lis
     """Write the demo questions, in the order of the intents; the same seed gives the same list.
 
     There are about 11,700 for training and 1,400 held out. Half of the yes/no questions are
-    answered yes.
-
-    Args:
-        seed: Decides what is asked about and in which words, for each intent by itself.
-        intents: What to ask, by name; by default all intents.
+    answered yes. The seed decides for each intent by itself.
     """
     return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
 

@@ -334,22 +334,6 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
-    """Write what a run's folder has besides the adapter, its manifest and its log."""
-    from kbqa.training.card import write_model_card
-    from kbqa.training.data.training_set import write_untrained
-    from kbqa.training.run import draw_curves
-
-    write_untrained(output, split)
-    try:
-        draw_curves(output, stage)
-    except ImportError:
-        print_note(
-            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again"
-        )
-    write_model_card(output)
-
-
 def print_counts(gathered: ExampleSet) -> None:
     """Print how many examples there are, and which rows were left out and why."""
     print_note(f"{len(gathered.examples):,} examples")

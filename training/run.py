@@ -1,45 +1,50 @@
-"""The folder of a training run: its settings, log, checkpoints and best weights, and the adapter.
+"""A run of training: its folder, its log, its manifest and card, and the processes that share it.
 
-A run can be killed at any moment and resumed later, and half an adapter must never be mistaken for
-a whole one. So everything that is read again is written under another name and then renamed. A
-model that is trained whole takes the place of the adapter.
+The writer, the judge and the retriever are trained in a folder each, which one process writes to. A
+run can be killed at any moment and resumed later, and half an adapter must never be mistaken for a
+whole one. So everything that is read again is written under another name and then renamed. A model
+that is trained whole takes the place of the adapter.
 
-The log of a training run: its progress, as reported, read again and drawn.
-
-The processes that train one model together, as `torchrun` or `accelerate launch` start them.
-
-Each takes its share of a step's batches, and the results are summed. A single process, the common
-case, does not use torch.distributed.
+Processes train one model together if `torchrun` or `accelerate launch` started them. Each takes its
+share of a step's batches, and the results are summed. A single process, the common case, does not
+use torch.distributed.
 """
 
 import json
 import os
+import platform
 import shutil
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from pickle import UnpicklingError
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict, TypeVar
 
-from kbqa.engine.evaluation.plots import new_figure
-from kbqa.engine.files import check_same_settings, lock
+from kbqa.engine.files import (
+    check_same_settings,
+    git_revision,
+    hardware,
+    lock,
+    package_versions,
+)
 from kbqa.kb.small_files import write_safely
 from kbqa.sparql.errors import TrainingError
-from kbqa.training.config import Stage
 
 if TYPE_CHECKING:
     import torch
-    from matplotlib.axes import Axes
     from torch import Tensor
 
 
 LOG_FILE = "training_log.jsonl"
+MANIFEST_FILE = "training_manifest.json"
+CARD_FILE = "README.md"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
 MODEL_CONFIG_FILE = "config.json"
+_SCHEMA_VERSION = 1  # of the manifest
 _SETTINGS_FILE = "training_config.json"
 _STATE_FILE = "state.pt"
 _BEST = "best"
@@ -52,6 +57,11 @@ _UNREADABLE = (
     *(ValueError, LookupError, TypeError, AttributeError, AssertionError),
 )
 
+Record: TypeAlias = Mapping[str, Any]
+"""A row of a log, or a manifest."""
+
+_T = TypeVar("_T")
+
 
 class BestState(TypedDict):
     """The best validation of a run, and the step after which it came."""
@@ -62,31 +72,21 @@ class BestState(TypedDict):
 
 
 class TrainingCheckpoint(TypedDict):
-    """The state of a run, with everything needed to resume it.
+    """The state of a run of the writer, with everything needed to resume it.
 
-    Runs of the first kbqa, which can still be resumed, have only some of these.
-
-    Attributes:
-        adapter: The trained weights by name.
-        optimizer: The optimizer's state.
-        step: Steps done.
-        randoms: States of the random generators (the CPU's, the GPU's) of each process.
-        random: State of the CPU's, in the first runs.
-        best: The best validation, if there was one.
-        stale: Validations since then.
-        losses: Of the steps since the last report.
-        seconds: Wall time of the steps, in all processes that resumed the run.
+    Runs of the first kbqa, which can still be resumed, have only some of these. Runs by reward need
+    no more than the first three and the seconds.
     """
 
-    adapter: "dict[str, Tensor]"
+    adapter: "dict[str, Tensor]"  # the trained weights by name
     optimizer: dict[str, object]
     step: int
-    randoms: "NotRequired[list[list[Tensor]]]"
-    random: "NotRequired[Tensor]"
+    randoms: "NotRequired[list[list[Tensor]]]"  # of each process: the CPU's, the GPU's
+    random: "NotRequired[Tensor]"  # the CPU's, in the first runs
     best: NotRequired[BestState | None]
-    stale: NotRequired[int]
-    losses: NotRequired[list[float]]
-    seconds: NotRequired[float]
+    stale: NotRequired[int]  # validations since the best
+    losses: NotRequired[list[float]]  # of the steps since the last report
+    seconds: NotRequired[float]  # of all processes that resumed the run
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,7 @@ class RunFolder:
         """Check that the folder holds nothing, or a run with the same settings.
 
         Raises:
-            TrainingError: It holds something else, or another run; the message names the settings
-                that differ.
+            TrainingError: It does not; the message names the settings that differ.
         """
         path = self.path / _SETTINGS_FILE
         try:
@@ -115,11 +114,7 @@ class RunFolder:
         check_same_settings(self.path, found, older, TrainingError)
 
     def check_empty(self) -> None:
-        """Check that nothing is in the folder that a run could replace; a log may be there.
-
-        Raises:
-            TrainingError: Something else is.
-        """
+        """Check that nothing is in the folder that a run could replace; a log may be there."""
         found = sorted(self.path.iterdir()) if self.path.is_dir() else []
         for path in found:
             if path.is_dir() or not (path.suffix in _LOGS or path.name.startswith(".")):
@@ -144,11 +139,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Reserve the folder for this process; create it if needed.
-
-        Raises:
-            TrainingError: Another process is writing to it, or it cannot be written to.
-        """
+        """Reserve the folder for this process, whatever it holds; create it if needed."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -160,7 +151,7 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
-    def log(self, record: Mapping[str, object]) -> None:
+    def log(self, record: Record) -> None:
         """Add a record, which has its `step`, to the log."""
         with (self.path / LOG_FILE).open("a", encoding="utf-8") as log:
             log.write(json.dumps(record) + "\n")
@@ -182,11 +173,7 @@ class RunFolder:
             shutil.rmtree(old)
 
     def last_checkpoint(self) -> TrainingCheckpoint | None:
-        """Read the last checkpoint; None if there is none.
-
-        Raises:
-            TrainingError: It cannot be read.
-        """
+        """Read the last checkpoint; None if there is none."""
         checkpoints = self._checkpoints()
         if not checkpoints:
             return None
@@ -236,13 +223,8 @@ class RunFolder:
 def read_state(path: Path, fields: Collection[str], advice: str) -> Any:
     """Read the state of a run, as `torch.save` wrote it.
 
-    Args:
-        path: The file.
-        fields: What it must have.
-        advice: What to do if it cannot be read, a sentence.
-
     Raises:
-        TrainingError: It cannot be read.
+        TrainingError: It cannot be read, or lacks a field; the message ends with the advice.
     """
     import torch
 
@@ -273,252 +255,67 @@ def _logged_until(step: int, text: str, path: Path) -> Iterator[str]:
             yield line
 
 
-class TrainingResult(NamedTuple):
-    """What a run came to.
-
-    Attributes:
-        adapter: The folder of the adapter, in PEFT layout, or of the whole model.
-        steps: Steps done.
-        best_step: The step whose weights are written.
-        stopped_early: Whether the run stopped because validations no longer improved.
-        train_examples: Examples trained on, without those that are too long.
-        too_long: Set and id of the examples that are too long.
-        trained_tokens: Tokens of prompts and targets in all steps, without padding.
-        trainable_parameters: Their number.
-        base_revision: Commit of the base model, or the SHA-256 of its weights; None if unknown.
-        valid_loss: Mean loss per target token of the written weights on the held-out examples,
-            natural log; None if nothing is held out.
-        valid_main_path: Share of the questions asked whose main path they write exactly; None if
-            no question is asked.
-        seconds: Wall time, including that of the processes that this one resumed.
-    """
-
-    adapter: Path
-    steps: int
-    best_step: int
-    stopped_early: bool
-    train_examples: int
-    too_long: tuple[str, ...]
-    trained_tokens: int
-    trainable_parameters: int
-    base_revision: str | None
-    valid_loss: float | None
-    valid_main_path: float | None
-    seconds: float
-
-
-class RewardResult(NamedTuple):
-    """What a run came to.
-
-    Attributes:
-        adapter: The folder of the adapter, in PEFT layout.
-        steps: Steps done.
-        best_step: The step whose weights are written; 0 if none were better than the start.
-        stopped_early: Whether the run stopped because validations no longer improved.
-        train_questions: Questions trained on.
-        trainable_parameters: Their number.
-        base_revision: Commit of the base model, or the SHA-256 of its weights; None if unknown.
-        start_f1: Mean F1 of the start on the held-out questions; None if nothing is held out.
-        valid_f1: The same of the written weights.
-        seconds: Wall time, including that of the processes that this one resumed.
-    """
-
-    adapter: Path
-    steps: int
-    best_step: int
-    stopped_early: bool
-    train_questions: int
-    trainable_parameters: int
-    base_revision: str | None
-    start_f1: float | None
-    valid_f1: float | None
-    seconds: float
-
-
-CURVES_FILE = "training_curves.png"
-
-
-class TrainingProgress(NamedTuple):
-    """How far a run has come.
-
-    Attributes:
-        step: Steps done.
-        steps: All steps, unless the run stops early.
-        epoch: Epochs done, with a fraction.
-        loss: Mean loss per target token, natural log, since the last report.
-        valid_loss: The same on the held-out examples; None between validations, or if nothing is
-            held out.
-        valid_main_path: Share of the held-out questions asked whose main path is written exactly;
-            None between validations, or if no question is asked.
-    """
-
-    step: int
-    steps: int
-    epoch: float
-    loss: float
-    valid_loss: float | None
-    valid_main_path: float | None = None
-
-
-class RewardProgress(NamedTuple):
-    """How far a run of training by reward has come.
-
-    Attributes:
-        step: Steps done; 0 for the validation of the start.
-        steps: All steps, unless the run stops early.
-        epoch: Epochs done, with a fraction.
-        reward: Mean reward of the paths drawn in the step.
-        spread: Share of the step's questions whose paths differ in their rewards; the others teach
-            nothing.
-        kl: Estimate of the KL divergence from the start for each choice, in nats; None if nothing
-            was learnt.
-        clipped: Share of the choices that the clip held back in the last update; None likewise.
-        valid_f1: Mean F1 of the best paths for the held-out questions; None between validations.
-    """
-
-    step: int
-    steps: int
-    epoch: float
-    reward: float | None
-    spread: float | None
-    kl: float | None
-    clipped: float | None
-    valid_f1: float | None
-
-
-class Stretch(NamedTuple):
-    """The steps from one validation to the next, or of one epoch if nothing is held out.
-
-    Attributes:
-        step: The last step.
-        epoch: Epochs done by then.
-        loss: Mean loss of the steps.
-        valid_loss: Mean loss on the held-out examples after them, or None.
-        valid_main_path: Share of main paths written exactly after them, or None.
-    """
-
-    step: int
-    epoch: float
-    loss: float
-    valid_loss: float | None
-    valid_main_path: float | None
-
-
-def read_log(output: Path) -> list[TrainingProgress]:
+def read_log(output: Path) -> list[Record]:
     """Read what the run in a folder reported."""
     lines = (output / LOG_FILE).read_text(encoding="utf-8").splitlines()
-    return [TrainingProgress(**json.loads(line)) for line in lines]
+    return [json.loads(line) for line in lines]
 
 
-def read_reward_log(output: Path) -> list[RewardProgress]:
-    """Read what a run of training by reward reported."""
-    lines = (output / LOG_FILE).read_text(encoding="utf-8").splitlines()
-    return [RewardProgress(**json.loads(line)) for line in lines]
+def write_manifest(
+    output: Path, packages: Iterable[str], record: Record, stage: str | None = None
+) -> Record:
+    """Write the manifest of a run, and return it as it is read again.
 
-
-def reward_stretches(log: list[RewardProgress]) -> Iterator[RewardProgress]:
-    """Sum up a log: its rows with a validation, and the last, with means over the steps before."""
-    since: list[RewardProgress] = []
-    for row in log:
-        since.append(row)
-        if row.valid_f1 is not None or row is log[-1]:
-            yield row._replace(
-                reward=_mean(each.reward for each in since),
-                spread=_mean(each.spread for each in since),
-                kl=_mean(each.kl for each in since),
-                clipped=_mean(each.clipped for each in since),
-            )
-            since = []
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
-def stretches(log: list[TrainingProgress]) -> Iterator[Stretch]:
-    """Sum up a log from validation to validation."""
-    validates = any(row.valid_loss is not None for row in log)
-    last_step, loss, steps = 0, 0.0, 0
-    for row in log:
-        loss += row.loss * (row.step - last_step)
-        steps += row.step - last_step
-        last_step = row.step
-        if row.valid_loss is not None if validates else row.epoch == int(row.epoch):
-            yield Stretch(row.step, row.epoch, loss / steps, row.valid_loss, row.valid_main_path)
-            loss, steps = 0.0, 0
-
-
-def draw_curves(output: Path, stage: Stage = "sft") -> Path:
-    """Draw the losses or rewards, and the validations, of a run by step: a picture in its folder.
-
-    Args:
-        output: Folder of the run, with its log.
-        stage: How the run trained.
-
-    Returns:
-        The picture.
-
-    Raises:
-        ImportError: matplotlib, of the `plots` extra, is not installed.
+    It tells what the run was made with, such as the packages whose versions may change the result,
+    and its own record: settings, data and result. All numbers of the card are from here.
     """
-    figure, axes = new_figure(8, 4.5)
-    if stage == "grpo":
-        _draw_rewards(axes, read_reward_log(output))
-    else:
-        _draw_losses(axes, read_log(output))
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    picture = output / CURVES_FILE
-    figure.savefig(picture, dpi=150)
-    return picture
+    made_with = {
+        "schema_version": _SCHEMA_VERSION,
+        **({} if stage is None else {"stage": stage}),
+        "kbqa": version("kbqa"),
+        "git": git_revision(),
+        "python": platform.python_version(),
+        "packages": package_versions(packages),
+        "hardware": hardware(),
+    }
+    text = json.dumps({**made_with, **record}, indent=2, ensure_ascii=False) + "\n"
+    (output / MANIFEST_FILE).write_text(text, encoding="utf-8")
+    return read_manifest(output)
 
 
-def _draw_losses(losses: "Axes", log: list[TrainingProgress]) -> None:
-    losses.set(xlabel="step", ylabel="loss per target token, nats", yscale="log")
-    losses.plot([row.step for row in log], [row.loss for row in log], "C0", label="training loss")
-    valid = [(row.step, row.valid_loss) for row in log if row.valid_loss is not None]
-    if valid:
-        losses.plot(*zip(*valid, strict=True), "C1o-", label="loss on held-out examples")
-    paths = [(row.step, row.valid_main_path) for row in log if row.valid_main_path is not None]
-    if paths:
-        shares = losses.twinx()
-        shares.set(ylabel="main paths written exactly", ylim=(0, 1))
-        shares.plot(*zip(*paths, strict=True), "C2s--", label="main paths of held-out questions")
+def read_manifest(output: Path) -> Record:
+    """Read the manifest of a run."""
+    manifest: Record = json.loads((output / MANIFEST_FILE).read_text(encoding="utf-8"))
+    return manifest
 
 
-def _draw_rewards(shares: "Axes", log: list[RewardProgress]) -> None:
-    shares.set(xlabel="step", ylabel="reward, F1, share", ylim=(0, 1))
-    means = list(reward_stretches(log))
-    series = (
-        ("C0o-", "mean reward", [(each.step, each.reward) for each in means]),
-        ("C1s-", "F1 of held-out questions", [(each.step, each.valid_f1) for each in means]),
-        ("C2:", "questions with spread", [(each.step, each.spread) for each in means]),
-    )
-    for style, label, points in series:
-        known = [point for point in points if point[1] is not None]
-        if known:
-            shares.plot(*zip(*known, strict=True), style, label=label)
-    divergences = [(each.step, each.kl) for each in means if each.kl is not None]
-    if divergences:
-        nats = shares.twinx()
-        nats.set(ylabel="KL divergence from the start for each choice, nats")
-        nats.plot(*zip(*divergences, strict=True), "C3--", label="KL divergence")
-
-
-_T = TypeVar("_T")
+def write_card(
+    output: Path,
+    manifest: Record,
+    *,
+    before: Iterable[str] = (),
+    title: str,
+    introduction: Iterable[str],
+    sections: Mapping[str, Iterable[str]],
+) -> None:
+    """Write the card of a run in Markdown: lines by their headings, and last the versions."""
+    versions = [
+        f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
+        f"- Python {manifest['python']}",
+        *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
+    ]
+    lines = [*before, f"# {title}", "", *introduction]
+    for heading, body in {**sections, "Versions": versions}.items():
+        lines += ["", f"## {heading}", "", *body]
+    text = "".join(f"{line}\n" for line in lines)
+    (output / CARD_FILE).write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process and its number among the processes that train together.
+    """This process and its number among the processes that train together."""
 
-    Attributes:
-        rank: Its number. 0 is the main process, the only one that writes files and reports.
-        count: The number of processes.
-    """
-
-    rank: int = 0
+    rank: int = 0  # 0 is the main process, the only one that writes files and reports
     count: int = 1
 
     @classmethod

@@ -45,22 +45,13 @@ the two matrices of each layer."""
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """A causal language model, trained as a whole or only an adapter of it.
+    """A causal language model, trained as a whole or only an adapter of it."""
 
-    Attributes:
-        causal: The model that writes; its layers contain the adapter, if there is one.
-        adapted: PEFT's view of the same model; None if all weights are trained.
-        tokenizer: The model's tokenizer, which can pad.
-        base: The name that the user gave, not the cache folder it was resolved to.
-        revision: Commit of a model from the Hugging Face hub, or the SHA-256 of a folder's weight
-            files, concatenated; None if neither is known.
-    """
-
-    causal: "PreTrainedModel"
-    adapted: "PeftModel | None"
-    tokenizer: "PreTrainedTokenizerBase"
-    base: str
-    revision: str | None
+    causal: "PreTrainedModel"  # writes; its layers contain the adapter, if there is one
+    adapted: "PeftModel | None"  # PEFT's view of the same model; None if all weights are trained
+    tokenizer: "PreTrainedTokenizerBase"  # can pad
+    base: str  # as the user named it, not the cache folder it was resolved to
+    revision: str | None  # the commit of a model from a hub, or the SHA-256 of the weights
 
     def parameters(self) -> "dict[str, Parameter]":
         """Return the trained parameters by name."""
@@ -90,9 +81,7 @@ class TrainedModel:
     def save(self, directory: Path, *, exactly: bool = False) -> None:
         """Write an adapter in PEFT layout, or a whole model with its tokenizer.
 
-        Args:
-            directory: An empty folder.
-            exactly: Write an adapter as precisely as it is trained, and not in bf16.
+        They are in bf16, but `exactly` writes an adapter as precisely as it is trained.
         """
         if self.adapted is None:
             self._save_model(directory)
@@ -125,9 +114,7 @@ class TrainedModel:
 
 
 def load_trained_model(config: TrainingConfig, device: "torch.device") -> TrainedModel:
-    """Load a base model and, unless all of it is trained, add an adapter.
-
-    The adapter changes nothing yet, or has the weights of the adapter that `config.start` names.
+    """Load a base model and, unless all of it is trained, add a new adapter or that of a start.
 
     Trained weights are float32. Frozen ones are bf16 on a GPU that is fast in bf16, else float32.
 

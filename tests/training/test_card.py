@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.training.card import MANIFEST_FILE, Measured, write_model_card, write_training_manifest
+from kbqa.training.card import Measured, draw_curves, write_model_card, write_writer_reports
 from kbqa.training.config import TrainingConfig
 from kbqa.training.data.training_set import DataFile, Example, ExampleSet, Split, write_untrained
-from kbqa.training.run import LOG_FILE, TrainingProgress, TrainingResult, draw_curves
+from kbqa.training.run import LOG_FILE, MANIFEST_FILE
+from kbqa.training.writer import TrainingProgress, TrainingResult
 
 pytest.importorskip("peft", reason="needs the lm extra")
 
@@ -34,7 +35,7 @@ LOG = [
 def _write(
     folder: Path, config: TrainingConfig = CONFIG, log: list[TrainingProgress] = LOG
 ) -> None:
-    """Write log and manifest."""
+    """Write the log and the reports."""
     text = "".join(json.dumps(progress._asdict()) + "\n" for progress in log)
     (folder / LOG_FILE).write_text(text, encoding="utf-8")
     result = TrainingResult(
@@ -52,7 +53,7 @@ def _write(
         seconds=3_661.4,
     )
     split = Split((*WEBQSP[4:], *DEMO[1:]), (*WEBQSP[:4], DEMO[0]))
-    write_training_manifest(folder, config, GATHERED, split, result)
+    write_writer_reports(folder, config, GATHERED, split, result)
 
 
 def _card(folder: Path) -> list[str]:
@@ -63,7 +64,6 @@ def _card(folder: Path) -> list[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     _write(folder)
-    write_model_card(folder)
     return folder
 
 

@@ -220,12 +220,10 @@ def load_examples(
     Args:
         paths: Question sets with SPARQL or CRPs: ours, or official files.
         form: The text form of the targets.
-        names: Looks up the names of entities that a record does not name. The official files of
-            ComplexWebQuestions name none.
-        scored: Test sets. Their questions are left out, and so are questions that one of theirs
-            was made from, or that were made from one of theirs.
-        demo_questions: How many questions on the demo graph to add at most.
-        seed: Decides which questions on the demo graph are added, and their wording.
+        names: Looks up names that a file lacks. The official ComplexWebQuestions has none.
+        scored: Test sets. Their questions, parents and children are left out.
+        demo_questions: The most questions on the demo graph.
+        seed: Decides which these are, and their wording.
 
     Raises:
         InputError: A file is missing or unreadable, or names few of its entities and there is no
@@ -319,10 +317,9 @@ def data_file(path: Path) -> DataFile:
 def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
     """Hold out about `valid_size` questions of each set, at most a tenth of it.
 
-    A question is held out together with those made from it or from the same question. No question
-    is both held out and trained on. Their ids alone decide, so that a run that starts from the
-    result of another holds out the same questions. Other sets may add to these, but take none
-    away; composed questions add none.
+    A question is held out together with those made from it or from the same question. Their ids
+    alone decide, so that a run that starts from the result of another holds out the same questions.
+    Other sets may add to these, but take none away; composed questions add none.
     """
     pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
     of_family: dict[str, set[str]] = defaultdict(set)
@@ -383,10 +380,7 @@ def data_record(
 ) -> dict[str, object]:
     """Record for a manifest which questions were used, and which were left out and why.
 
-    Args:
-        gathered: The examples, and what was left out.
-        split: The examples that were trained on, and those held out.
-        also_left_out: Set and id of examples that the training itself left out, by reason.
+    The training itself may have left out more: set and id of each, by reason.
     """
     train, valid = (Counter(each.source for each in part) for part in (split.train, split.valid))
     left_out = [
@@ -434,10 +428,9 @@ def data_lines(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def write_untrained(output: Path, split: Split) -> None:
-    """Write the questions that a model was not trained on to files in its run's folder.
+    """Write the questions that a model was not trained on: what is fitted to it needs them.
 
-    What is fitted to it, such as the confidence model to what the writer writes, needs them. Each
-    set has `held_out.SET.jsonl`, and `fold.SET.jsonl` if a fold was left out. A row is
+    Each set has `held_out.SET.jsonl`, and `fold.SET.jsonl` if a fold was left out. A row is
     ``{"id", "question"}``, as `kbqa crp generate` reads it.
     """
     for part, examples in (("held_out", split.valid), ("fold", split.in_fold)):
@@ -455,16 +448,10 @@ def write_untrained(output: Path, split: Split) -> None:
 def draw_mixture(
     examples: Iterable[Example], weights: Mapping[str, float], seed: int
 ) -> tuple[Example, ...]:
-    """Take each set's examples as often as its weight says, set after set.
+    """Take each set's examples as often as its weight says: 2 is twice, 0.1 a tenth of them.
 
-    A part of a set has as many different relations as possible: one example of each chain of
-    relations, then a second one of each, and so on.
-
-    Args:
-        examples: The examples of all sets.
-        weights: By the name of the set; 2 takes each example twice, 0.1 a tenth of the examples.
-            Sets without a weight are taken once.
-        seed: Decides which examples a part of a set has.
+    A part of a set, which the seed decides, has as many different relations as possible: one
+    example of each chain of relations, then a second one of each, and so on.
     """
     of_set: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
@@ -496,14 +483,8 @@ def suggest_relations(
 ) -> Split:
     """Give the examples of a split the relations that would be suggested for their questions.
 
-    They are found from the linked entities, as when a question is asked. Questions on the demo
-    graph are looked up there.
-
-    Args:
-        split: The examples.
-        graph: What they are about.
-        count: How many relations a question gets, at most.
-        report: Called with the number of questions looked up since the last call.
+    They are found from the linked entities, as when a question is asked; those of questions on the
+    demo graph in that graph. `report` is called with how many were looked up since the last call.
 
     Raises:
         ModelError: The retriever is missing or broken.

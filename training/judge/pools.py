@@ -11,24 +11,16 @@ from it, and from the asker, which learns all others.
 Source: Wolpert 1992, stacked generalization; fitting the last model to held-out examples is
 blending.
 
-The candidates of questions with gold, and how good they are: what a judge learns from.
-
-Two files. ``pools`` has the texts that the cross-encoder reads, ``features`` what the confidence
-model weighs; the second can only be written when the first has trained a cross-encoder.
-
-Make paths that nearly answer a question, from its gold path.
-
-A writer often misses a condition or stops a hop too early. A judge that never sees the like next to
-the right path does not learn to tell them apart.
-
-Find the gold of the questions that a judge learns from, and divide them.
+What is learnt is in two files: ``pools`` has the texts that the cross-encoder reads, ``features``
+what the confidence model weighs. The second can only be written when the first has trained a
+cross-encoder.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copyfile, copytree
@@ -61,7 +53,6 @@ from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Tried, with_first_answers
 from kbqa.engine.writing.generate import Candidate
-from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
@@ -74,30 +65,32 @@ from kbqa.training.data.training_set import (
     ExampleSet,
     families_of,
 )
-from kbqa.training.grpo.questions import GoldFinder, find_questions
+from kbqa.training.grpo.questions import find_questions
 from kbqa.training.judge.reading import (
     Judged,
-    Read,
     ReadingConfig,
-    Step,
+    ReadingExample,
     fit_confidence,
     train_asker,
     train_reading,
     without_asker,
 )
-from kbqa.training.run import TrainingProgress
 
 Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
 """Questions with gold, each with what was written for it."""
 
+Beams = Mapping[str, Sequence[Candidate]]
+"""What was written, by the ids of questions."""
+
+POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
+_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
+
 
 class PoolRunner:
-    """Runs the written and searched candidates of questions, as an answer does.
+    """Runs the written and searched candidates of questions, from linked entities as in an answer.
 
-    Args:
-        resources: Graph, names and linker.
-        pool: Searches further candidates.
-        judge: Reads candidates; None before there is a cross-encoder.
+    Without a judge, as long as there is no cross-encoder, candidates are not read. The methods
+    raise a `GraphError` if the graph does not answer.
     """
 
     def __init__(
@@ -107,7 +100,7 @@ class PoolRunner:
         self._graph, self._schema = resources.graph, GraphSchema(resources.graph)
 
     def run(self, question: Question, candidates: Sequence[Candidate]) -> list[Tried]:
-        """Run the candidates of a question from linked entities."""
+        """Run the candidates of a question."""
         names, timeout_s = self._resources.names, self._resources.timeout_s
         asked = Asked(question.text, linked=tuple(self._resources.linker.link(question.text)))
         tried = Runner(asked, self._graph, names, timeout_s).run(candidates)
@@ -119,11 +112,7 @@ class PoolRunner:
         return tried
 
     def gold(self, id_: str, text: str, path: Candidate) -> Question | None:
-        """Make a question whose gold is what a path leads to; None if it leads nowhere.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Make a question whose gold is what a path leads to; None if it leads nowhere."""
         question = Question(id_, text, topics=(), golds=())
         [tried] = self.run(question, [path])
         if tried.table is None:
@@ -154,23 +143,20 @@ class PoolRunner:
         return {"candidates": judged}
 
 
-def write_rows(
+def _write_rows(
     path: Path,
     pools: Pools,
     make: Callable[[Question, Sequence[Candidate]], Mapping[str, Any]],
-    report: Callable[[int], object] = lambda done: None,
+    advance: Callable[[int], object],
 ) -> None:
     """Write a row for each question; those that the file has already are skipped.
 
     A question for which the graph fails has a row without candidates.
-
-    Raises:
-        EndpointDown: Nothing answers at the graph's endpoint.
     """
     if path.is_file():
         drop_unfinished_line(path)
     done = {str(row["id"]) for _, row in read_rows(path)} if path.is_file() else set()
-    report(len(done))
+    advance(len(done))
     with path.open("a", encoding="utf-8") as rows:
         for question, candidates in pools:
             if question.id in done:
@@ -183,26 +169,19 @@ def write_rows(
                 row = {"question": question.text, "candidates": []}
             rows.write(json.dumps({"id": question.id, **row}, ensure_ascii=False) + "\n")
             rows.flush()
-            report(1)
+            advance(1)
 
 
-def read_texts(path: Path) -> Iterator[Read]:
-    """Read a file of ``pools``.
-
-    Raises:
-        InputError: It cannot be read, or holds something else.
-    """
+def read_texts(path: Path) -> Iterator[ReadingExample]:
+    """Read a file of ``pools``; an `InputError` names the row that is none."""
     for number, row in read_rows(path):
         with _explained(path, number):
-            yield Read(str(row["question"]), [(str(of), float(f1)) for of, f1 in row["candidates"]])
+            candidates = [(str(text), float(f1)) for text, f1 in row["candidates"]]
+            yield ReadingExample(str(row["question"]), candidates)
 
 
 def read_judged(path: Path) -> Iterator[Judged]:
-    """Read a file of ``features``.
-
-    Raises:
-        InputError: It cannot be read, or holds something else.
-    """
+    """Read a file of ``features``; an `InputError` names the row that is none."""
     for number, row in read_rows(path):
         with _explained(path, number):
             judged = [(dict(features), float(f1)) for features, f1 in row["candidates"]]
@@ -218,41 +197,17 @@ def _explained(path: Path, number: int) -> Iterator[None]:
         raise InputError(f"{path}, line {number}: not a row of candidates ({error!r})") from None
 
 
-POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
-
-
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """Called with the progress of a run.
-
-    Attributes:
-        begun: With what is begun.
-        pooled: With the number of questions whose candidates have been run since the last call.
-        trained: As the cross-encoder is trained.
-        asker_trained: As the asker is trained.
-    """
-
-    begun: Callable[[str], object] = lambda stage: None
-    pooled: Callable[[int], object] = lambda done: None
-    trained: Callable[[Step], None] = lambda step: None
-    asker_trained: Callable[[TrainingProgress], None] = lambda progress: None
-
-
 class Part(NamedTuple):
-    """Questions on one graph.
+    """Questions on one graph: those that are read, and those of other families held out.
 
-    Attributes:
-        read: What the cross-encoder learns to read.
-        held_out: What the writer that will be judged wrote for questions that it does not know,
-            of none of the families in `read`.
-        resources: Graph, names and linker.
-        pool: Searches further candidates; None if only written ones count.
+    For the latter, the candidates are what the writer that will be judged wrote. It does not know
+    these questions.
     """
 
     read: Pools
     held_out: Pools
     resources: Resources
-    pool: PathPool | None
+    pool: PathPool | None  # searches further candidates
 
 
 def train_judge(
@@ -262,52 +217,64 @@ def train_judge(
     output: Path,
     config: ReadingConfig,
     fitted_on: str,
-    reports: Reports | None = None,
-    start: Path | None = None,
+    start: Path | None,
+    say: Callable[[str], None],
+    advance: Callable[[int], object],
 ) -> ConfidenceModel:
     """Train cross-encoder and asker, and fit a confidence model to them, or resume this.
 
     Args:
         parts: The questions.
-        precedents: Questions that vote; of none of the families held out.
-        asker_examples: What the asker learns; of none of the families held out.
-        output: The folder: the cross-encoder in ``reader``, the asker in ``asker``, precedents and
-            model beside them.
+        precedents: Questions that vote, of none of the families held out.
+        asker_examples: What the asker learns, of none of the families held out.
+        output: The folder.
         config: How they are trained; one with 0 epochs is kept as it is in `start`.
         fitted_on: Describes the held-out questions, for reports.
-        reports: Called with the progress.
-        start: Folder of the judge whose cross-encoder and asker to go on from; None for new ones.
+        start: The judge whose cross-encoder and asker to start from; None for new ones.
+        say: Called with what is begun, and with the progress of training.
+        advance: Called with how many questions' candidates were run since the last call.
 
     Raises:
-        ModelError: The judge to go on from is missing or does not fit.
+        ModelError: The judge to start from is missing or does not fit.
         TrainingError: There is nothing to learn from.
         GraphError: The graph does not answer.
     """
-    reports = reports or Reports()
-    reports.begun("running the candidates")
+
+    def report(step: int, steps: int, loss: float) -> None:
+        say(f"step {step:,}/{steps:,}  loss {loss:.4f}")
+
+    say("running the candidates")
     texts, features = output / POOLS_FILE, output / FEATURES_FILE
     for part in parts:
         runner = PoolRunner(part.resources, part.pool)
-        write_rows(texts, part.read, runner.texts, reports.pooled)
+        _write_rows(texts, part.read, runner.texts, advance)
     if start is not None and not config.epochs:
         copytree(start / READER_FOLDER, output / READER_FOLDER, dirs_exist_ok=True)
         copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
     elif not (output / READER_FOLDER / SETTINGS_FILE).is_file():
-        reports.begun("training the cross-encoder")
+        say("training the cross-encoder")
         former = None if start is None else start / READER_FOLDER
-        train_reading(
-            list(read_texts(texts)), output / READER_FOLDER, config, reports.trained, former
-        )
+        train_reading(list(read_texts(texts)), output / READER_FOLDER, config, report, former)
     if config.epochs:
         precedents.save(output)
-    _make_asker(asker_examples, output, config, start, reports)
+    former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
+    if not (output / ASKER_FOLDER / ASKER_FILES[-1]).is_file():
+        if config.asker_epochs or former is not None:
+            features.unlink(missing_ok=True)  # They are of a judge without an asker.
+        if config.asker_epochs:
+            say("training the asker")
+            train_asker(asker_examples, output / ASKER_FOLDER, config, report, former)
+        elif former is not None:
+            (output / ASKER_FOLDER).mkdir(exist_ok=True)
+            for name in ASKER_FILES:
+                copyfile(former / name, output / ASKER_FOLDER / name)
     encoder, asker = CrossEncoder.load(output / READER_FOLDER), Asker.of(output)
-    reports.begun("reading the candidates of held-out questions")
+    say("reading the candidates of held-out questions")
     for part in parts:
         schema, unfitted = GraphSchema(part.resources.graph), ConfidenceModel(0.0, {})
         judge = Judge(schema, unfitted, encoder, precedents, asker)
         runner = PoolRunner(part.resources, part.pool, judge)
-        write_rows(features, part.held_out, runner.features, reports.pooled)
+        _write_rows(features, part.held_out, runner.features, advance)
     judged = list(read_judged(features))
     model = fit_confidence(list(map(without_asker, judged)), fitted_on, config.seed)
     model.save(output / CONFIDENCE_FILE)
@@ -317,31 +284,11 @@ def train_judge(
     return model
 
 
-def _make_asker(
-    examples: Sequence[Example],
-    output: Path,
-    config: ReadingConfig,
-    start: Path | None,
-    reports: Reports,
-) -> None:
-    """Train an asker, or copy that of the judge to start from, unless it is there already."""
-    folder = output / ASKER_FOLDER
-    former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
-    if (folder / ASKER_FILES[-1]).is_file():
-        return
-    if config.asker_epochs or former is not None:
-        (output / FEATURES_FILE).unlink(missing_ok=True)  # They are of a judge without an asker.
-    if config.asker_epochs:
-        reports.begun("training the asker")
-        train_asker(examples, folder, config, reports.asker_trained, former)
-    elif former is not None:
-        folder.mkdir(exist_ok=True)
-        for name in ASKER_FILES:
-            copyfile(former / name, folder / name)
-
-
 def near_misses(crp: Crp) -> Iterator[Crp]:
     r"""Yield a CRP without each of its constraints, without its order, and a hop shorter.
+
+    A writer often misses a condition or stops a hop too early. A judge that never sees the like
+    next to the right path does not learn to tell them apart.
 
     >>> from kbqa.sparql.forms import read_crp, render_crp
     >>> crp = read_crp("Kenya -> a.b -> a.c\n?x -> a.d = Peru\nlargest ?x -> a.e").crp
@@ -370,13 +317,7 @@ def _changes(crp: Crp) -> Iterator[Callable[[], Crp]]:
         yield partial(replace, crp, path=path, constraints=kept, order=None, form="select")
 
 
-Beams = Mapping[str, Sequence[Candidate]]
-"""What was written, by the ids of questions."""
-
-_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
-
-
-class _Gold(NamedTuple):
+class _GoldQuestion(NamedTuple):
     id: str
     question: Question
     paths: Sequence[Candidate]
@@ -391,21 +332,16 @@ def gather_parts(
 ) -> list[Part]:
     """Divide the questions that have gold answers on a graph.
 
-    A question that is held out is read by nobody, nor is one of its family, or one that asks the
-    same. What is read is what was written for a question, or else its gold paths, and near misses
-    of these.
+    A question that is held out is not read, nor is one of its family, or one that asks the same.
+    What is read is what was written for a question, or else its gold paths, and near misses of
+    these.
 
     Args:
         examples: The questions.
         files: The question sets that they were read from.
         written: What another writer wrote that does not know the questions.
         held_out: What the writer that will be judged wrote for those that it does not know.
-        resources: Of the graph that the files are about, and then, if there are questions about
-            it, of the demo graph.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-        GraphError: The graph does not answer.
+        resources: Of the graph of the files, and of the demo graph if questions are about it.
     """
     on, *demo = resources
     golds = [
@@ -430,16 +366,7 @@ def gather_parts(
 
 
 def find_precedents(examples: ExampleSet, held_out: Beams, graph: Graph) -> Precedents:
-    """Keep the questions on a graph that are of no family that is held out.
-
-    Args:
-        examples: The questions.
-        held_out: By the ids of the questions that are held out.
-        graph: Has the schema.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Keep the questions on a graph that are of no family that is held out."""
     away = families_of(examples.examples, held_out)
     answered = [
         (each.question, read_crp(each.target).crp)
@@ -449,24 +376,27 @@ def find_precedents(examples: ExampleSet, held_out: Beams, graph: Graph) -> Prec
     return Precedents.of(Embedder.load(), GraphSchema(graph), answered)
 
 
-def _of_files(examples: ExampleSet, files: Sequence[Path], resources: Resources) -> list[_Gold]:
+def _of_files(
+    examples: ExampleSet, files: Sequence[Path], resources: Resources
+) -> list[_GoldQuestion]:
     """Find the gold of questions by their gold queries, or as their records say."""
-    graph = resources.graph
-    finder = GoldFinder(graph, Decoding("graph", graph), "extended", resources.timeout_s)
     asked = [each for each in examples.examples if each.source not in _MADE_SOURCES]
-    found = find_questions(asked, files, finder, examples)
+    graph, timeout_s = resources.graph, resources.timeout_s
+    found = find_questions(asked, files, graph, "extended", timeout_s, examples)
     paths = _gold_paths(asked)
-    return [_Gold(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())]
+    return [
+        _GoldQuestion(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())
+    ]
 
 
-def _of_paths(examples: ExampleSet, source: str, resources: Resources) -> list[_Gold]:
+def _of_paths(examples: ExampleSet, source: str, resources: Resources) -> list[_GoldQuestion]:
     """Find the gold of questions that were made with their paths, which lead to it."""
     runner = PoolRunner(resources, None)
     asked = [each for each in examples.examples if each.source == source]
     texts = {each.id: each.question for each in asked}
     paths = _gold_paths(asked)
     found = {id_: runner.gold(f"{source} {id_}", texts[id_], paths[id_][0]) for id_ in paths}
-    return [_Gold(id_, question, paths[id_]) for id_, question in found.items() if question]
+    return [_GoldQuestion(id_, question, paths[id_]) for id_, question in found.items() if question]
 
 
 def _gold_paths(examples: Iterable[Example]) -> dict[str, list[Candidate]]:

@@ -1,28 +1,22 @@
-"""Train the adapter of the cross-encoder that reads candidates.
+"""Train the three parts of a judge: the cross-encoder, the asker and the confidence model.
 
-Listwise: a question's candidates, and "none of these", are scored, and their scores shall be
-distributed as they are right: a candidate by the square of its F1, none by the square of what the
-best lacks. So those with the best answers share most of it, and a path that is nearly right has
-some. The score of none is 0. Some questions are read without their right candidates, as they would
-be if the graph lacked the facts.
+The adapter of the cross-encoder is trained listwise. A question's candidates, and "none of these",
+are scored, and the scores are trained towards a distribution: a candidate by the square of its F1,
+none by the square of what the best lacks. So those with the best answers share most of it, and a
+path that is nearly right has some. The score of none is 0. Some questions are read without their
+right candidates, as they would be if the graph lacked the facts.
+
+The asker is an adapter of SmolLM2-135M that asks the question of a path. It learns the writer's
+examples the other way round, from the path in words to the question.
+
+The confidence model is a logistic regression of candidates' F1 on their outcomes. The language
+model must not have been trained on the questions, or its probabilities would be higher than they
+are in use. Only questions whose gold query has answers on the graph count: if the graph lacks the
+facts, no candidate can be right, and there is nothing to learn about which one is.
 
 Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA; Rajpurkar et al. 2018, SQuAD 2.0, for
-questions without an answer among those that have one.
-
-Fit the confidence model: a logistic regression of candidates' F1 on their outcomes.
-
-The language model must not have been trained on the questions, or its probabilities would be higher
-than they are in use. Only questions whose gold query has answers on the graph count: if the graph
-lacks the facts, no candidate can be right, and there is nothing to learn about which one is.
-
-Source: Platt 1999, "Probabilistic outputs for support vector machines".
-
-Train the asker: an adapter of SmolLM2-135M that asks the question of a path.
-
-It learns the writer's examples the other way round, from the path in words to the question, and so
-how likely a question is, given a path.
-
-Source: Sachan et al. 2022 (UPR), who rank passages by how likely the question is, given each.
+questions without an answer among those that have one; Sachan et al. 2022 (UPR), who rank passages
+by how likely the question is; Platt 1999, "Probabilistic outputs for support vector machines".
 """
 
 import json
@@ -31,7 +25,8 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
@@ -54,7 +49,6 @@ from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.sparql.forms import read_crp
 from kbqa.training.config import ALL_LAYERS, TrainingConfig
 from kbqa.training.data.training_set import Example, Split
-from kbqa.training.run import TrainingProgress
 from kbqa.training.writer import train_adapter
 
 if TYPE_CHECKING:
@@ -62,13 +56,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Read(NamedTuple):
-    """A question and what may be read for it.
+ReportStep: TypeAlias = Callable[[int, int, float], None]
+"""Called with the steps done and in all, and the mean loss of the last ones in nats."""
 
-    Attributes:
-        question: As asked.
-        candidates: The text of each candidate, and the F1 of its answers.
-    """
+_REPORTED = 50
+_LAYERS = ["query", "key", "value", "dense"]
+_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
+_STEPS = 50
+_FOLDS = 5
+_HUNDREDTHS = 100
+
+
+class ReadingExample(NamedTuple):
+    """A question and what may be read for it: texts of candidates, with the F1 of their answers."""
 
     question: str
     candidates: Sequence[tuple[str, float]]
@@ -76,59 +76,29 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadingConfig:
-    """How the adapter is trained.
+    """How cross-encoder and asker are trained."""
 
-    Attributes:
-        epochs: Passes over the questions; 0 to train nothing.
-        asker_epochs: Passes of the asker over its questions; 0 to train none.
-        learning_rate: The highest; it rises to it and falls again.
-        warmup: Share of the steps in which it rises.
-        rank: Of the adapter.
-        questions_a_step: Questions whose mean loss is one step.
-        candidates_a_question: The most candidates of a question that are read in an epoch; which
-            ones is decided by chance.
-        without_right: Share of the questions whose right candidates are not read.
-        seed: Decides weights, order and draws.
-    """
-
-    epochs: int = Field(default=2, ge=0)
-    asker_epochs: int = Field(default=1, ge=0)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    warmup: float = Field(default=0.05, ge=0, le=1)
+    epochs: int = Field(default=2, ge=0)  # 0 to train no cross-encoder
+    asker_epochs: int = Field(default=1, ge=0)  # 0 to train no asker
+    learning_rate: float = Field(default=1e-3, gt=0)  # the highest
+    warmup: float = Field(default=0.05, ge=0, le=1)  # share of the steps in which it rises
     rank: int = Field(default=16, ge=1)
     questions_a_step: int = Field(default=8, ge=1)
-    candidates_a_question: int = Field(default=8, ge=2)
-    without_right: float = Field(default=0.25, ge=0, le=1)
-    seed: int = 42
-
-
-class Step(NamedTuple):
-    """How training goes: steps done and in all, and the mean loss of the last ones in nats."""
-
-    step: int
-    steps: int
-    loss: float
-
-
-_REPORTED = 50
-_LAYERS = ["query", "key", "value", "dense"]
+    candidates_a_question: int = Field(default=8, ge=2)  # read in an epoch, drawn by chance
+    without_right: float = Field(default=0.25, ge=0, le=1)  # share of the questions read so
+    seed: int = 42  # decides weights, order and draws
 
 
 def train_reading(
-    questions: Sequence[Read],
+    questions: Sequence[ReadingExample],
     folder: Path,
     config: ReadingConfig,
-    report: Callable[[Step], None] = lambda step: None,
+    report: ReportStep = lambda step, steps, loss: None,
     start: Path | None = None,
 ) -> None:
     """Train an adapter and write it to a folder, for `CrossEncoder.load`.
 
-    Args:
-        questions: What it learns to read.
-        folder: Where it goes.
-        config: How it is trained.
-        report: Called now and then.
-        start: Folder of the adapter to go on from, of the same rank; None for a new one.
+    It goes on from the adapter in `start`, of the same rank, if there is one.
 
     Raises:
         TrainingError: No question has a candidate that is right, even in part.
@@ -160,7 +130,7 @@ def train_reading(
         schedule.step()
         losses.append(loss.item())
         if step % _REPORTED == 0 or step == steps:
-            report(Step(step, steps, sum(losses[-_REPORTED:]) / len(losses[-_REPORTED:])))
+            report(step, steps, fmean(losses[-_REPORTED:]))
     network.save(folder)
 
 
@@ -188,7 +158,7 @@ class _Network:
         adapter = [each for each in self._encoder.parameters() if each.requires_grad]
         return [*adapter, *self._head.parameters()]
 
-    def loss(self, questions: Sequence[Read]) -> "Tensor":
+    def loss(self, questions: Sequence[ReadingExample]) -> "Tensor":
         """Compute the mean loss of questions."""
         import torch
 
@@ -202,7 +172,7 @@ class _Network:
             losses.append(-(wanted / wanted.sum() * with_none.log_softmax(0)).sum())
         return torch.stack(losses).mean()
 
-    def _scores(self, questions: Sequence[Read]) -> "Tensor":
+    def _scores(self, questions: Sequence[ReadingExample]) -> "Tensor":
         import torch
 
         pairs = [(one.question, text) for one in questions for text, _ in one.candidates]
@@ -265,15 +235,15 @@ class _Network:
 
 
 def _batches(
-    questions: Sequence[Read], config: ReadingConfig, rng: random.Random
-) -> Iterator[Sequence[Read]]:
+    questions: Sequence[ReadingExample], config: ReadingConfig, rng: random.Random
+) -> Iterator[Sequence[ReadingExample]]:
     for _ in range(config.epochs):
         shuffled = rng.sample(questions, len(questions))
         for start in range(0, len(shuffled), config.questions_a_step):
             yield shuffled[start : start + config.questions_a_step]
 
 
-def _drawn(one: Read, config: ReadingConfig, rng: random.Random) -> Read:
+def _drawn(one: ReadingExample, config: ReadingConfig, rng: random.Random) -> ReadingExample:
     """Draw some candidates: one of the best and others, or now and then only wrong ones."""
     best = max(f1 for _, f1 in one.candidates)
     right = [each for each in one.candidates if each[1] == best]
@@ -294,22 +264,11 @@ def _rate(done: float, warmup: float) -> float:
     return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
 
 
-_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
-_STEPS = 50
-_FOLDS = 5
-_HUNDREDTHS = 100
-
-
 class Judged(NamedTuple):
-    """The candidates of a question, without those that have no answers.
+    """The candidates of a question, without those that have no answers."""
 
-    Attributes:
-        features: Features of each, from `kbqa.engine.running.confidence.describe_tried`.
-        f1: F1 of the answers of each against the gold answers.
-    """
-
-    features: Sequence[Features]
-    f1: Sequence[float]
+    features: Sequence[Features]  # of each, from `describe_tried`
+    f1: Sequence[float]  # of the answers of each against the gold answers
 
 
 def without_asker(question: Judged) -> Judged:
@@ -325,13 +284,7 @@ def without_asker(question: Judged) -> Judged:
 def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) -> ConfidenceModel:
     """Fit the model to all questions, and calibrate it by cross-validation.
 
-    Args:
-        questions: At least five, one for each fold.
-        fitted_on: Describes the questions, for reports.
-        seed: Decides the folds.
-
-    Raises:
-        ValueError: There are fewer than five questions.
+    There must be at least five, one for each fold. `fitted_on` describes them, for reports.
     """
     if len(questions) < _FOLDS:
         raise ValueError(
@@ -350,12 +303,7 @@ def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) 
 
 
 def cross_validate(questions: Sequence[Judged], seed: int = 42) -> list[list[float]]:
-    """Compute the confidences of each question's candidates by a model fitted to other folds.
-
-    Args:
-        questions: At least five, one for each fold.
-        seed: Decides the folds.
-    """
+    """Compute the confidences of each question's candidates by a model fitted to other folds."""
     order = random.Random(seed).sample(range(len(questions)), len(questions))
     found: list[list[float]] = [[] for _ in questions]
     for fold in range(_FOLDS):
@@ -365,15 +313,11 @@ def cross_validate(questions: Sequence[Judged], seed: int = 42) -> list[list[flo
     return found
 
 
-def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:
-    return [pair for question in questions for pair in zip(*question, strict=True)]
-
-
 def _fit(questions: Iterable[Judged]) -> ConfidenceModel:
     """Maximise the likelihood by Newton's method, with a small L2 penalty."""
     import numpy as np
 
-    candidates = _candidates(questions)
+    candidates = [pair for question in questions for pair in zip(*question, strict=True)]
     names = sorted(set().union(*(features for features, _ in candidates)))
     x = np.array([[features.get(name, 0.0) for name in names] for features, _ in candidates])
     f1 = np.array([f1 for _, f1 in candidates])
@@ -395,17 +339,12 @@ def train_asker(
     examples: Iterable[Example],
     folder: Path,
     config: ReadingConfig,
-    report: Callable[[TrainingProgress], None],
+    report: ReportStep,
     start: Path | None = None,
 ) -> None:
-    """Train an asker, or resume this in the same folder.
+    """Train an asker on questions with their paths, or resume this in the same folder.
 
-    Args:
-        examples: Questions with their paths; those that are very long are left out.
-        folder: Of the adapter.
-        config: Has the passes over them, and the seed that decides weights and order.
-        report: Called every ten steps.
-        start: Folder of an asker to go on from; None for a new one.
+    It goes on from the asker in `start`, if there is one. Very long examples are left out.
 
     Raises:
         ModelError: The base model is missing or broken, or the asker to start from does not fit.
@@ -423,7 +362,12 @@ def train_asker(
         patience=0,
         seed=config.seed,
     )
-    train_adapter(Split(tuple(map(_turn_round, examples)), ()), folder, settings, report)
+    train_adapter(
+        Split(tuple(map(_turn_round, examples)), ()),
+        folder,
+        settings,
+        lambda progress: report(progress.step, progress.steps, progress.loss),
+    )
 
 
 def _turn_round(example: Example) -> Example:

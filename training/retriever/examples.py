@@ -1,13 +1,8 @@
-"""The settings of a training run of the scorer.
+"""What the scorer learns from: labelled questions, what it sees of them, and how it is measured.
 
-Look up what is around the topics of training questions, label it, and keep it in a folder.
-
-Half of the questions get their gold topics and half those that the linker finds, as drawn by their
-ids: otherwise the scorer would trust topics more than it may when entities are linked.
-
-What the scorer sees of labelled questions, and which of their triples a step takes.
-
-How much of what is right comes early in a ranking of triples.
+What is around the topics of a question is looked up and labelled, and kept in a folder. Half of the
+questions get their gold topics and half those that the linker finds, as drawn by their ids:
+otherwise the scorer would trust topics more than it may when entities are linked.
 """
 
 import hashlib
@@ -60,24 +55,22 @@ if TYPE_CHECKING:
 CHOSEN_BY = 50
 """The weights with the best recall of gold facts among this many triples are kept."""
 
+CUTOFFS = (10, 25, 50, 100, 200)
+"""How many triples are read."""
+
+TopicKind: TypeAlias = Literal["gold", "linked"]
+
+_QUESTIONS_A_BATCH = 256
+_NAMES_A_BATCH = 4096
+_ALL = slice(None)
+
 
 @dataclass(frozen=True, slots=True)
 class RetrieverConfig:
     """Everything except the examples that decides the result of a training run.
 
-    Attributes:
-        labels: Which triples are right.
-        rounds: Of averaging in the distance encoding; 0 for a scorer without it.
-        relation_input: What the scorer sees of a relation.
-        entity_text: What the scorer sees of the ends of a triple besides their distances.
-        epochs: The most passes over the examples.
-        patience: Stop after this many epochs without improvement.
-        negatives: The most wrong triples of a question in a step: half of them those whose
-            relation is most similar to the question, half drawn by chance.
-        batch_size: Questions in a step.
-        learning_rate: Of Adam.
-        hidden: Width of the hidden layer.
-        seed: Decides the initial weights, the order of the examples, and the draws.
+    The options of `kbqa train-retriever` say what most settings mean. Of the wrong triples, half
+    are those whose relation is most similar to the question, and half are drawn by chance.
     """
 
     labels: LabelKind = "gold"
@@ -87,39 +80,26 @@ class RetrieverConfig:
     epochs: int = 60
     patience: int = 8
     negatives: int = 500
-    batch_size: int = 4
+    batch_size: int = 4  # questions in a step
     learning_rate: float = 1e-3
     hidden: int = 128
     seed: int = 42
 
 
-TopicKind: TypeAlias = Literal["gold", "linked"]
-
-
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Looks up and labels what is around the topics of questions.
-
-    Attributes:
-        graph: The graph.
-        schema: Of that graph.
-        linker: Links questions to entities of the graph.
-        caps: How much is looked up.
-        with_names: Whether to look up the names of the nodes, too.
-    """
+    """Looks up and labels what is around the topics of questions."""
 
     graph: Graph
     schema: GraphSchema
     linker: Linker
     caps: Caps
-    with_names: bool = False
+    with_names: bool = False  # look up the names of the nodes, too
 
     def label(self, example: Example, gold_topics: tuple[Entity, ...], kind: TopicKind) -> Labelled:
         """Label the subgraph of a question; without a linked entity, that of its gold topics.
 
-        Raises:
-            NoGold: The question's query finds nothing.
-            GraphError: The graph does not answer.
+        `NoGold` is raised if the question's query finds nothing.
         """
         gold = find_gold(self.graph, read_crp(example.target).crp)
         topics = gold_topics
@@ -150,19 +130,11 @@ def keep_labelled(
     kind_of: Callable[[Example], TopicKind],
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[Kept]:
-    """Label each question that is not yet in a folder; those without gold are left out.
+    """Label each question that is not yet in a folder; those without gold are left out and counted.
 
-    If names are wanted, a question that is there without them is labelled again.
-
-    Args:
-        queries: The questions; those that are left out are counted there.
-        surroundings: Of the questions.
-        folder: Where each question has a file: its labelled subgraph, or why it is left out.
-        kind_of: Chooses where the topics of a question come from.
-        report: Called after each question with how many are done, and of how many.
-
-    Raises:
-        GraphError: The graph does not answer.
+    Each question has a file: its labelled subgraph, or why it is left out. If names are wanted, a
+    question that is there without them is labelled again. `report` is called after each with how
+    many are done, and of how many.
     """
     examples = list(queries.gathered.examples)
     for done, example in enumerate(examples, 1):
@@ -189,47 +161,25 @@ def drawn_topics(seed: int, example: Example) -> TopicKind:
     return "linked" if hashlib.sha256(key.encode()).digest()[0] % 2 else "gold"
 
 
-_QUESTIONS_A_BATCH = 256
-_NAMES_A_BATCH = 4096
-_ALL = slice(None)
-
-
 class EmbeddedNames(NamedTuple):
-    """The names of the nodes of questions.
+    """The names of the nodes of questions."""
 
-    Attributes:
-        vectors: Of all names, each once; the first is zeros, for nodes without a name.
-        places: For the file of each question, the place of each of its nodes in `vectors`.
-    """
-
-    vectors: "NDArray[np.float16]"
-    places: "dict[Path, NDArray[np.int32]]"
+    vectors: "NDArray[np.float16]"  # of each name; the first is zeros, for nodes without a name
+    places: "dict[Path, NDArray[np.int32]]"  # of each file's nodes in `vectors`
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inputs:
-    """A labelled question as the scorer sees it.
-
-    Attributes:
-        labelled: The question.
-        vector: Of the question.
-        vectors: Of the relations of all questions.
-        places: The place of each of its relations in `vectors`.
-        distances: Of each node.
-        right: For each triple whether it is right.
-        names: The vectors of the names of all questions, in float16; the first is zeros. None for
-            a scorer that sees no names.
-        name_places: The place of each of its nodes in `names`.
-    """
+    """A labelled question as the scorer sees it."""
 
     labelled: Labelled
-    vector: "Floats"
-    vectors: "Floats"
-    places: "NDArray[np.int64]"
-    distances: "Floats"
-    right: "NDArray[np.bool_]"
-    names: "NDArray[np.float16] | None" = None
-    name_places: "NDArray[np.int32] | None" = None
+    vector: "Floats"  # of the question
+    vectors: "Floats"  # of the relations of all questions
+    places: "NDArray[np.int64]"  # of its relations in `vectors`
+    distances: "Floats"  # of each node
+    right: "NDArray[np.bool_]"  # each triple
+    names: "NDArray[np.float16] | None" = None  # of all questions, for a scorer that sees names
+    name_places: "NDArray[np.int32] | None" = None  # of its nodes in `names`
 
     @property
     def words(self) -> "Floats":
@@ -286,13 +236,9 @@ def embed_names(
     cache: TextCache,
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> EmbeddedNames:
-    """Embed the names of the nodes of questions, each name once.
+    """Embed the names of the nodes of questions, each name once; embedding takes long.
 
-    Args:
-        paths: Files of labelled questions with names.
-        embedder: Embeds names.
-        cache: Where vectors are kept, in float16: embedding them takes long.
-        report: Called after each part with how many names are embedded, and of how many.
+    `report` is called after each part with how many names are embedded, and of how many.
     """
     import numpy as np
 
@@ -328,14 +274,7 @@ def make_inputs(
     config: RetrieverConfig,
     names: EmbeddedNames | None = None,
 ) -> list[Inputs]:
-    """Read labelled questions, embed questions and relations, and encode distances.
-
-    Args:
-        paths: The files of the questions.
-        embedder: Embeds questions and relations.
-        config: Of the run.
-        names: Of their nodes, for a scorer that sees names.
-    """
+    """Read labelled questions, embed questions and relations, and encode distances."""
     import numpy as np
 
     examples = [load_labelled(path) for path in paths]
@@ -365,34 +304,18 @@ def make_inputs(
     return made
 
 
-CUTOFFS = (10, 25, 50, 100, 200)
-"""How many triples are read."""
-
-
 class Recalls(NamedTuple):
-    """Measures of one question, for each number of triples read; all in [0, 1].
+    """How much of what is right comes early, for each number of triples read; all in [0, 1]."""
 
-    Attributes:
-        triples: The share of gold facts that these triples state.
-        path: 1 if they state all facts of one way in which the gold query matches, else 0.
-        answers: The share of answers that are an end of one of them.
-    """
-
-    triples: tuple[float, ...]
-    path: tuple[float, ...]
-    answers: tuple[float, ...]
+    triples: tuple[float, ...]  # share of gold facts that these triples state
+    path: tuple[float, ...]  # 1 if they state all facts of one match of the gold query, else 0
+    answers: tuple[float, ...]  # share of answers that are an end of one of them
 
 
 def measure_recall(
     scores: "NDArray[np.float64]", labelled: Labelled, cutoffs: tuple[int, ...] = CUTOFFS
 ) -> Recalls:
-    """Measure a ranking; of equal scores, the triple that comes first in the subgraph is first.
-
-    Args:
-        scores: Of each triple; the highest is read first.
-        labelled: What is right.
-        cutoffs: How many triples are read.
-    """
+    """Measure a ranking of triples by their scores, the highest first; ties keep their order."""
     import numpy as np
 
     rank = np.empty(len(scores))

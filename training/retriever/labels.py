@@ -1,18 +1,12 @@
-"""Questions with what is around their topics, labelled, each in a file.
-
-Looking up thousands of subgraphs takes most of the time of a run. So each is kept as soon as it is
-made, and a run that is resumed, or one with other settings of the training, reads it again.
-
-Say which triples of a subgraph are right: those of the gold query, or those on shortest paths.
+"""Subgraphs of questions, with the triples that are right: the gold query's, or on shortest paths.
 
 Gold labels also cover constraints. Shortest paths need answers only, and are the paper's.
 
+Looking up thousands of subgraphs takes most of the time of a run. So each is kept in a file as soon
+as it is made. A run that is resumed, or one with other settings of the training, reads it again.
+
 Source: SubgraphRAG §4.1, "Training". Its graph keeps one relation between two nodes, the last; here
 all relations of a hop are right.
-
-Find what the gold query of a question matches in a graph.
-
-Read question sets as questions with their gold queries and topics.
 """
 
 import hashlib
@@ -56,24 +50,29 @@ if TYPE_CHECKING:
     Places = NDArray[np.int32]
 
 
+LabelKind: TypeAlias = Literal["gold", "shortest"]
+
 MAX_ANSWERS = 50
 """Gold answers whose triples are looked up; few questions have more."""
 
 _MAX_MATCHES = 1000
 _TIMEOUT_S = 10.0
+_NAMES = "names"
+_ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")
+
+# What numpy raises on damaged files.
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, struct.error),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """What a gold query matches.
+    """What a gold query matches."""
 
-    Attributes:
-        answers: Its first answers, at most `MAX_ANSWERS`.
-        matches: The ways in which it matches them, each as its triples.
-    """
-
-    answers: tuple[Term, ...]
-    matches: tuple[tuple[Triple, ...], ...]
+    answers: tuple[Term, ...]  # its first, at most `MAX_ANSWERS`
+    matches: tuple[tuple[Triple, ...], ...]  # each way in which it matches them, as its triples
 
 
 class NoGold(KbqaError):
@@ -98,16 +97,10 @@ def find_gold(graph: Graph, crp: Crp) -> Gold:
     return Gold(tuple(answers), tuple(matches))
 
 
-LabelKind: TypeAlias = Literal["gold", "shortest"]
-
-
 def canonical_triples(triples: Sequence[Triple], schema: GraphSchema) -> list[Triple]:
     """Write each triple with its relation or that relation's reverse, always with the same one.
 
     The graph holds both, and they state the same fact.
-
-    Raises:
-        GraphError: The graph does not answer.
     """
     hops = schema.canonical([Hop(relation) for _, relation, _ in triples])
     return [
@@ -119,18 +112,9 @@ def canonical_triples(triples: Sequence[Triple], schema: GraphSchema) -> list[Tr
 def find_facts(
     subgraph: Subgraph, facts: Sequence[Triple], schema: GraphSchema
 ) -> "NDArray[np.int32]":
-    """Find the triples of a subgraph that state one of some facts.
+    """Return for each triple of a subgraph the place of the fact that it states, or -1.
 
-    Args:
-        subgraph: The subgraph.
-        facts: As `canonical_triples` writes them, each once.
-        schema: Of the graph.
-
-    Returns:
-        For each triple the place of the fact that it states, or -1.
-
-    Raises:
-        GraphError: The graph does not answer.
+    The facts are canonical triples, each once.
     """
     import numpy as np
 
@@ -154,13 +138,10 @@ def find_facts(
 
 
 def on_shortest_paths(subgraph: Subgraph, answers: Collection[Term]) -> "NDArray[np.bool_]":
-    """Find the triples on a shortest path between a topic and an answer.
+    """Return for each triple whether it is on a shortest path between a topic and an answer.
 
     Paths are directed, from the topic to the answer or from the answer to the topic; the longer
     ones of the two do not count.
-
-    Returns:
-        For each triple whether it is on such a path.
     """
     import numpy as np
 
@@ -204,46 +185,25 @@ class Labelled:
     """A question's subgraph and what is right in it.
 
     A fact is what a triple states, whichever of a relation and its reverse it is written with.
-
-    Attributes:
-        question: As the retriever gets it.
-        relations: Of the subgraph.
-        nodes: How many nodes it has.
-        topics: How many of the first nodes are topics.
-        heads: The subject of each triple.
-        links: The relation of each triple.
-        tails: The object of each triple.
-        stated: For each triple the gold fact that it states, or -1.
-        facts: How many gold facts there are, those outside of the subgraph included.
-        matches: The facts of each way in which the gold query matches, padded with -1; shape
-            (ways, facts of the longest).
-        answers: The place of each answer among the nodes, or -1.
-        shortest: For each triple whether it is on a shortest path between a topic and an answer.
-        names: The text of each node, None for a node without one; None if they were not looked up
-            or not read.
     """
 
     question: str
     relations: tuple[str, ...]
-    nodes: int
-    topics: int
-    heads: "Places"
-    links: "Places"
-    tails: "Places"
-    stated: "Places"
-    facts: int
-    matches: "Places"
-    answers: "Places"
-    shortest: "NDArray[np.bool_]"
-    names: tuple[str | None, ...] | None = None
+    nodes: int  # how many
+    topics: int  # how many; they are the first nodes
+    heads: "Places"  # the subject of each triple
+    links: "Places"  # the relation of each triple
+    tails: "Places"  # the object of each triple
+    stated: "Places"  # for each triple the gold fact that it states, or -1
+    facts: int  # how many are gold, those outside of the subgraph included
+    matches: "Places"  # facts of each match of the gold query, padded with -1: (ways, facts)
+    answers: "Places"  # among the nodes, or -1
+    shortest: "NDArray[np.bool_]"  # for each triple whether it is on a shortest path
+    names: tuple[str | None, ...] | None = None  # of the nodes, if they were looked up and read
 
 
 def label(question: str, subgraph: Subgraph, gold: Gold, schema: GraphSchema) -> Labelled:
-    """Label the triples of a question's subgraph.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Label the triples of a question's subgraph."""
     import numpy as np
 
     ways = [canonical_triples(match, schema) for match in gold.matches]
@@ -308,21 +268,13 @@ def load_labelled(path: Path) -> Labelled:
 
 
 def load_names(path: Path) -> tuple[str | None, ...] | None:
-    """Read the names of an example's nodes; None if they were not looked up.
-
-    Raises:
-        TrainingError: The file is damaged.
-    """
+    """Read the names of an example's nodes; None if they were not looked up."""
     with _arrays(path) as arrays:
         return tuple(json.loads(arrays[_NAMES].tobytes())) if _NAMES in arrays else None
 
 
 def has_names(path: Path) -> bool:
-    """Check whether the file of an example has the names of its nodes.
-
-    Raises:
-        TrainingError: The file is damaged.
-    """
+    """Return whether the file of an example has the names of its nodes."""
     with _arrays(path) as arrays:
         return _NAMES in arrays
 
@@ -340,34 +292,15 @@ def _arrays(path: Path) -> Iterator[Mapping[str, Any]]:
         ) from error
 
 
-# What numpy raises on damaged files.
-_UNREADABLE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError),
-    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, struct.error),
-)
-_NAMES = "names"
-_ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")
-
-
 class Queries(NamedTuple):
-    """Questions with gold queries.
+    """Questions with their gold queries and topics."""
 
-    Attributes:
-        gathered: The questions; the target of each is its query as a CRP by mids, in kbqa's form.
-        topics: Its topic entities.
-    """
-
-    gathered: ExampleSet
+    gathered: ExampleSet  # whose targets are the queries as CRPs by mids, in kbqa's form
     topics: dict[ExampleKey, tuple[Entity, ...]]
 
 
 def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
-    """Read question sets with SPARQL: ours, or official files.
-
-    Args:
-        paths: The question sets.
-        scored: Test sets. Their questions are left out, and so are questions that one of theirs
-            was made from, or that were made from one of theirs.
+    """Read question sets with SPARQL, ours or official files, as `load_examples` does.
 
     Raises:
         InputError: A file is missing or unreadable.

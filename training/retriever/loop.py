@@ -1,12 +1,10 @@
-"""The steps of a training run of the scorer.
+"""The scorer as a network, and the steps of training it.
 
 Binary cross-entropy over the right triples of a question and some of the wrong ones, Adam. The
 encoding of distances is that of the whole subgraph. After each epoch the weights are validated on
 all triples of held-out questions, and saved with all that is needed to resume the run exactly.
 
 Source: SubgraphRAG §4.1 and its code, which takes all wrong triples and one question a step.
-
-The scorer as a network that can be trained; its first layer is computed in parts as well.
 """
 
 import logging
@@ -15,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from kbqa.engine.retrieval.retriever import EntityText, RelationInput, Weights, text_columns
+from kbqa.engine.retrieval.retriever import Weights, text_columns
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.retriever.examples import CHOSEN_BY, Inputs, RetrieverConfig, measure_recall
 from kbqa.training.run import RunFolder, read_state
@@ -25,40 +23,31 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+logger = logging.getLogger(__name__)
+
+_STATE_FILE = "checkpoint.pt"
+
+
 class Network:
-    """A perceptron with one hidden layer, as `Weights` describes it.
+    """A perceptron with one hidden layer, whose first layer is computed in parts; see `Weights`.
 
     Vectors of sentences have length 1, so their numbers are small, and training would take many
     times as long. So the weights are trained for numbers of about variance 1, and scaled when they
-    are exported.
-
-    Args:
-        dimensions: Of the vectors of sentences.
-        kind: What is seen of a relation, and of a name.
-        entity_text: What is seen of a node besides its distances.
-        distances: Columns of a node's distances.
-        hidden: Width of the hidden layer.
-        generator: Draws the initial weights: as torch draws those of a linear layer.
+    are exported. The dimensions are those of these vectors, the distances columns of a node.
     """
 
-    def __init__(
-        self,
-        dimensions: int,
-        kind: RelationInput,
-        entity_text: EntityText,
-        distances: int,
-        hidden: int,
-        generator: "torch.Generator",
-    ) -> None:
+    def __init__(self, config: RetrieverConfig, dimensions: int, distances: int) -> None:
         import torch
+
+        hidden, generator = config.hidden, torch.Generator().manual_seed(config.seed)
 
         self._question_scale = dimensions**0.5
         scales = [dimensions**0.5] * dimensions
-        if kind == "agreement":
+        if config.relation_input == "agreement":
             scales += [float(dimensions)] * dimensions + [dimensions**0.5]
         self._relation_scale = torch.tensor(scales)
         self._node_scale = torch.ones(distances)
-        if entity_text == "name":
+        if config.entity_text == "name":
             self._node_scale = torch.tensor([1.0] * distances + scales + [1.0])
         question, relation, node = dimensions, len(scales), len(self._node_scale)
         inputs = question + relation + 2 * node
@@ -85,16 +74,7 @@ class Network:
         links: "Tensor",
         tails: "Tensor",
     ) -> "Tensor":
-        """Return the logit of each triple.
-
-        Args:
-            question: Its vector.
-            relations: A row for each relation.
-            nodes: A row for each node.
-            heads: The subject of each triple.
-            links: The relation of each triple.
-            tails: The object of each triple.
-        """
+        """Return the logit of each triple, of rows for relations and nodes and their places."""
         w = self.weights
         of_question = (question * self._question_scale) @ w["question"] + w["bias"]
         of_relation = (relations * self._relation_scale) @ w["relation"] + of_question
@@ -135,36 +115,17 @@ def _uniform(shape: tuple[int, ...], inputs: int, generator: "torch.Generator") 
     return weight
 
 
-logger = logging.getLogger(__name__)
-
-_STATE_FILE = "checkpoint.pt"
-
-
 class Epoch(NamedTuple):
-    """How an epoch went.
+    """The figures of an epoch."""
 
-    Attributes:
-        step: Steps done.
-        epoch: Epochs done.
-        loss: Mean loss of the epoch's questions, in nats per triple.
-        valid_recall: Mean share of the gold facts of held-out questions among the best
-            `CHOSEN_BY` triples; None if nothing is held out.
-    """
-
-    step: int
+    step: int  # done by its end
     epoch: int
-    loss: float
-    valid_recall: float | None
+    loss: float  # mean of its questions, in nats per triple
+    valid_recall: float | None  # mean share of held-out gold facts among `CHOSEN_BY` triples
 
 
 class TrainedScorer(NamedTuple):
-    """What a run came to.
-
-    Attributes:
-        weights: Of the best epoch.
-        best: That epoch.
-        epochs: How many were done.
-    """
+    """The weights of the best epoch, and how many were done."""
 
     weights: Weights
     best: Epoch
@@ -186,14 +147,9 @@ def train_scorer(
     config: RetrieverConfig,
     report: Callable[[Epoch], None] = lambda epoch: None,
 ) -> TrainedScorer:
-    """Train a scorer, or resume the run in a folder after its last whole epoch.
+    """Train a scorer, or resume the run in a claimed folder after its last whole epoch.
 
-    Args:
-        train: Questions to train on.
-        valid: Questions to choose the best epoch by; if there are none, the last one is.
-        folder: Of the run, claimed.
-        config: The settings.
-        report: Called after each epoch.
+    The best epoch is chosen by the questions in `valid`; without any it is the last one.
 
     Raises:
         TrainingError: No question has a right triple, or the last checkpoint cannot be read.
@@ -203,15 +159,7 @@ def train_scorer(
     train = [one for one in train if one.right.any()]
     if not train:
         raise TrainingError("there is nothing to train on: no question has a right triple")
-    first = train[0]
-    network = Network(
-        len(first.vector),
-        config.relation_input,
-        config.entity_text,
-        first.distances.shape[1],
-        config.hidden,
-        torch.Generator().manual_seed(config.seed),
-    )
+    network = Network(config, len(train[0].vector), train[0].distances.shape[1])
     optimizer = torch.optim.Adam(network.weights.values(), lr=config.learning_rate)
     best: Epoch | None = None
     best_weights: dict[str, Tensor] = {}

@@ -9,7 +9,6 @@ import pytest
 from kbqa.training.config import GrpoConfig
 from kbqa.training.grpo.policy import (
     SPREAD_FLOOR,
-    JudgedGroup,
     Objective,
     Text,
     WriterPolicy,
@@ -27,7 +26,7 @@ CONFIG = GrpoConfig(group=16)
 @pytest.fixture(scope="module")
 def policy(start_config, small_graph) -> WriterPolicy:
     device = torch.device("cpu")
-    return WriterPolicy.load(start_config, CONFIG, small_graph.decoding, device, Path("unused"))
+    return WriterPolicy(start_config, CONFIG, small_graph.decoding, device, Path("unused"))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +39,7 @@ def texts(policy: WriterPolicy, asked_questions) -> list[Text]:
     """Paths that were drawn; of each group, the first is the best."""
     groups = policy.draw(asked_questions, "seed")
     return texts_to_learn(
-        JudgedGroup(group, (1.0, *[0.0] * (len(group.samples) - 1))) for group in groups
+        group._replace(rewards=(1.0, *[0.0] * (len(group.texts) - 1))) for group in groups
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.training.data.training_set import load_examples
-from kbqa.training.grpo.questions import GoldFinder, find_questions
+from kbqa.training.grpo.questions import find_questions
 
 NS = "PREFIX ns: <http://rdf.freebase.com/ns/>"
 JAMAICA = [{"mid": "m.03_r3", "name": "Jamaica"}]
@@ -61,8 +61,8 @@ def test_gold_is_what_the_graph_has(
     path = tmp_path / "set.jsonl"
     path.write_text(json.dumps(row) + "\n", encoding="utf-8")
     gathered = load_examples([path], form="extended", names=small_graph.graph.labels)
-    finder = GoldFinder(small_graph.graph, small_graph.decoding, "extended", 10.0)
-    found = find_questions(gathered.examples, [path], finder, gathered)
+    graph = small_graph.graph
+    found = find_questions(gathered.examples, [path], graph, "extended", 10.0, gathered)
     if isinstance(expected, str):
         assert (found, gathered.skipped_rows) == ({}, {expected: ["set q"]})
     else:

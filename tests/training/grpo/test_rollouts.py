@@ -17,8 +17,12 @@ from kbqa.sparql.errors import InputError, ModelError
 from kbqa.training.config import GrpoConfig, TrainingConfig
 from kbqa.training.grpo.policy import WriterPolicy
 from kbqa.training.grpo.rollouts import check_rollouts
-from kbqa.training.grpo.train import RewardSplit, train_by_reward
-from kbqa.training.run import RewardProgress, RewardResult
+from kbqa.training.grpo.train import (
+    RewardProgress,
+    RewardSplit,
+    train_by_reward,
+)
+from kbqa.training.writer import RewardResult
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytest.importorskip("openai", reason="needs the llm extra")
@@ -45,7 +49,7 @@ def vllm(server: MisbehavingServer, tiny_base: Path, small_graph) -> PlayedVllm:
 def _policy(config, small_graph, folder: Path, group: int, url: str = "") -> WriterPolicy:
     grpo = GrpoConfig(group=group, rollouts=url)
     device = torch.device("cpu")
-    return WriterPolicy.load(config, grpo, small_graph.decoding, device, folder)
+    return WriterPolicy(config, grpo, small_graph.decoding, device, folder)
 
 
 def test_a_server_draws_what_the_model_in_training_draws(
@@ -64,15 +68,18 @@ def test_a_server_draws_what_the_model_in_training_draws(
         ours.draw(asked_questions, "a"), theirs.draw(asked_questions, "a"), strict=True
     ):
         assert (here.question, here.prompt) == (there.question, there.prompt)
-        assert sum(sample.drawn.times for sample in there.samples) == group
-        assert there.samples == tuple(sorted(there.samples, key=lambda one: one.drawn))
-        known = {sample.drawn.tokens: sample for sample in here.samples}
-        for sample in there.samples:
-            if sample.drawn.tokens in known:
+        assert sum(text.times for text in there.texts) == group
+        assert there.texts == tuple(sorted(there.texts))
+        known = {
+            text.tokens: (text, candidate)
+            for text, candidate in zip(here.texts, here.candidates, strict=True)
+        }
+        for text, candidate in zip(there.texts, there.candidates, strict=True):
+            if text.tokens in known:
                 common += 1
-                same = known[sample.drawn.tokens]
-                assert sample.drawn._replace(times=same.drawn.times) == same.drawn
-                assert sample.candidate == same.candidate
+                same, expected = known[text.tokens]
+                assert text._replace(times=same.times) == same
+                assert candidate == expected
     assert common > 2
     assert {asked["temperature"] for asked in server.asked if "n" in asked} == {1.0}
     assert len({asked["seed"] for asked in server.asked if "n" in asked}) == len(asked_questions)

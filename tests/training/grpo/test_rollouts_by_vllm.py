@@ -120,11 +120,11 @@ def test_vllm_draws_with_the_adapter_in_training(
             for text in QUESTIONS
         ]
         decoding, grpo = Decoding("graph", graph), GrpoConfig(group=GROUP, rollouts=url)
-        policy = WriterPolicy.load(config, grpo, decoding, torch.device("cpu"), tmp_path / "handed")
+        policy = WriterPolicy(config, grpo, decoding, torch.device("cpu"), tmp_path / "handed")
         drawn = policy.draw(questions, "seed")
         assert [group.question for group in drawn] == questions
         for group in drawn:
-            assert sum(sample.drawn.times for sample in group.samples) == GROUP
+            assert sum(text.times for text in group.texts) == GROUP
 
         [adapter] = policy.sampler.server.served() - {"base"}  # type: ignore[attr-defined]
         by_server = ServerGenerator(url, policy.prompt, adapter, decoding, timeout_s=600)
@@ -137,7 +137,7 @@ def test_vllm_draws_with_the_adapter_in_training(
         for weight in policy.model.parameters().values():
             weight.data = torch.randn_like(weight) * 0.05
         [broken] = policy.draw(questions[:1], "seed")
-        assert broken.samples != drawn[0].samples
+        assert broken.texts != drawn[0].texts
         assert policy.sampler.server.served() - {"base", adapter}  # type: ignore[attr-defined]
         policy.sampler.close()
         assert policy.sampler.server.served() == {"base"}  # type: ignore[attr-defined]

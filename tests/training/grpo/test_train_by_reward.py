@@ -13,8 +13,13 @@ from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.generate import load_prompt_format
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.config import GrpoConfig, TrainingConfig
-from kbqa.training.grpo.train import RewardSplit, train_by_reward
-from kbqa.training.run import LOG_FILE, RewardProgress, RewardResult
+from kbqa.training.grpo.train import (
+    RewardProgress,
+    RewardSplit,
+    train_by_reward,
+)
+from kbqa.training.run import LOG_FILE
+from kbqa.training.writer import RewardResult
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")

@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.engine.running.judge import READER_VERSION, SETTINGS_FILE, CrossEncoder
 from kbqa.sparql.errors import ModelError, TrainingError
-from kbqa.training.judge.reading import Read, ReadingConfig, Step, train_reading
+from kbqa.training.judge.reading import ReadingConfig, ReadingExample, train_reading
 
 pytest.importorskip("torch", reason="needs the lm extra")
 
@@ -17,9 +17,9 @@ CANDIDATES = ("{}: country capital", "{}: country currency used", "{}: country a
 ASKED = ("capital", "money", "song")
 
 
-def _questions(countries: tuple[str, ...]) -> list[Read]:
+def _questions(countries: tuple[str, ...]) -> list[ReadingExample]:
     return [
-        Read(
+        ReadingExample(
             f"what is the {asked} of {country}?",
             [(text.format(country), float(at == right)) for at, text in enumerate(CANDIDATES)],
         )
@@ -30,11 +30,13 @@ def _questions(countries: tuple[str, ...]) -> list[Read]:
 
 def test_right_candidates_are_learnt_and_none_of_these(tmp_path: Path) -> None:
     """The right candidate scores above 0, which is what none scores, and the others below."""
-    steps: list[Step] = []
+    steps: list[tuple[int, int, float]] = []
     config = ReadingConfig(epochs=10, questions_a_step=3, without_right=0.3)
-    train_reading(_questions(COUNTRIES[:6]), tmp_path / "reader", config, steps.append)
-    assert (steps[-1].step, steps[-1].steps) == (60, 60)
-    assert steps[-1].loss < math.log(len(CANDIDATES) + 1)
+    train_reading(
+        _questions(COUNTRIES[:6]), tmp_path / "reader", config, lambda *one: steps.append(one)
+    )
+    assert steps[-1][:2] == (60, 60)
+    assert steps[-1][2] < math.log(len(CANDIDATES) + 1)
     encoder = CrossEncoder.load(tmp_path / "reader")
     for question, candidates in _questions(COUNTRIES[6:]):
         scores = encoder.score(question, [text for text, _ in candidates])
@@ -59,6 +61,6 @@ def test_a_start_of_another_rank_or_scale_is_refused(
 
 
 def test_questions_without_any_right_candidate_are_not_enough(tmp_path: Path) -> None:
-    wrong = Read("who?", [("a", 0.0), ("b", 0.0)])
+    wrong = ReadingExample("who?", [("a", 0.0), ("b", 0.0)])
     with pytest.raises(TrainingError, match="no question has a right candidate"):
-        train_reading([wrong, Read("what?", [])], tmp_path, ReadingConfig())
+        train_reading([wrong, ReadingExample("what?", [])], tmp_path, ReadingConfig())

@@ -21,9 +21,8 @@ from kbqa.engine.running.judge import (
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
-from kbqa.training.judge.command import CARD_FILE, MANIFEST_FILE
 from kbqa.training.judge.pools import POOLS_FILE
-from kbqa.training.run import RunFolder
+from kbqa.training.run import CARD_FILE, MANIFEST_FILE, RunFolder
 
 pytest.importorskip("torch", reason="needs the lm extra")
 

@@ -115,8 +115,7 @@ def test_numpy_scores_as_torch_does(either: tuple[list[Inputs], RetrieverConfig]
     from kbqa.training.retriever.loop import Network
 
     questions, config = either
-    generator = torch.Generator().manual_seed(1)
-    network = Network(8, "agreement", config.entity_text, 10, 16, generator)
+    network = Network(replace(config, seed=1), 8, 10)
     for one in questions:
         logits = network.logits(
             torch.from_numpy(one.vector),

@@ -10,9 +10,9 @@ from kbqa.engine.writing.grammar import start as crp_start
 from kbqa.engine.writing.steering import SteeredText
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.training.config import GrpoConfig
+from kbqa.training.grpo.drawing import Drawn, DrawRequest, Sampling, TokenChoice, draw_texts
 from kbqa.training.grpo.policy import WriterPolicy
 from kbqa.training.grpo.questions import as_request
-from kbqa.training.grpo.rollout_server import Drawn, Sampling, TokenChoice, draw_texts
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")
@@ -76,13 +76,8 @@ def logits() -> NextTokenLogits:
 
 
 def _draw(logits, prompts, seeds, start=_Fork, texts=8, temperature=1.0, longest=9):
-    return draw_texts(
-        logits,
-        prompts,
-        starts=[start() for _ in prompts],
-        seeds=seeds,
-        sampling=Sampling(texts, temperature, END, longest),
-    )
+    asked = [DrawRequest(one, (), start(), seed) for one, seed in zip(prompts, seeds, strict=True)]
+    return draw_texts(logits, asked, Sampling(texts, temperature, END, longest))
 
 
 @pytest.mark.parametrize("temperature", [2.0, 5.0])
@@ -142,7 +137,7 @@ def test_another_seed_gives_other_draws(logits):
 @pytest.fixture(scope="module")
 def policy(start_config, small_graph) -> WriterPolicy:
     config = GrpoConfig(group=16)
-    return WriterPolicy.load(
+    return WriterPolicy(
         start_config, config, small_graph.decoding, torch.device("cpu"), Path("unused")
     )
 
@@ -151,14 +146,14 @@ def test_every_path_that_is_drawn_keeps_to_the_graph(policy, asked_questions) ->
     groups = policy.draw(asked_questions, "seed")
     assert [group.question for group in groups] == asked_questions
     for group in groups:
-        assert sum(sample.drawn.times for sample in group.samples) == 16
-        for drawn, candidate in group.samples:
+        assert sum(text.times for text in group.texts) == 16
+        for drawn, candidate in zip(group.texts, group.candidates, strict=True):
             _assert_kept_to(policy, group.question, drawn)
             assert (candidate is not None) == drawn.is_finished
             if candidate is not None:
                 assert candidate.text.startswith("Main Path:")
                 assert candidate.topics
-    counts = Counter(sample.drawn.is_finished for group in groups for sample in group.samples)
+    counts = Counter(text.is_finished for group in groups for text in group.texts)
     assert counts[True] > 0
 
 
