@@ -25,13 +25,16 @@ LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hash
 	--custom-compile-command 'make lock' --excludes deploy/locked/left-out.txt \
 	pyproject.toml deploy/locked/besides.txt --upgrade --extra cpu --extra serve
 
-.PHONY: demo test check lint lock
+.PHONY: demo test quick check lint lock
 
 demo: $(VENV)/.demo
 	$(BIN)/kbqa ask "what is the largest city in Kenya?"
 
 test: $(VENV)/.dev
 	$(PYTEST)
+
+quick: $(VENV)/.dev
+	$(PYTEST) --hypothesis-profile quick $(LEFT_OUT)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
