@@ -332,6 +332,10 @@ class RelationPath:
         """Append a hop."""
         return RelationPath(self.topic, (*self.hops, hop))
 
+    def up_to(self, place: int) -> "RelationPath":
+        """Return its first hops."""
+        return RelationPath(self.topic, self.hops[:place])
+
 
 def relation_path(crp: Crp) -> RelationPath | None:
     """Return the main path of a CRP; None if it has forks."""
@@ -414,7 +418,8 @@ class Frontiers:
     """Looks up what the relation paths of one question reach, and how they continue."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, directions: Directions = "both") -> None:
-        self._ends, self._schema, self._directions = PathEnds(graph), schema, directions
+        self.graph, self._ends = graph, PathEnds(graph)
+        self._schema, self._directions = schema, directions
         self._hops: dict[RelationPath, Sequence[Hop]] = {}
 
     @property
