@@ -122,19 +122,11 @@ def hide_secrets(url: str) -> str:
 
 
 class Response(NamedTuple):
-    """A server's answer to a request, which `SPARQLWrapper.QueryResult` can read."""
+    """A server's answer to a request."""
 
     status: int
     headers: Message
     body: bytes
-
-    def info(self) -> Message:
-        """Return the headers."""
-        return self.headers
-
-    def read(self) -> bytes:
-        """Return the body."""
-        return self.body
 
 
 def is_loopback(host: str) -> bool:

@@ -60,14 +60,12 @@ def open_graph(
         from kbqa.kb.endpoint import SparqlEndpoint
 
         most = RESULT_BYTES if low_priority else None
-        return _logged(SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most))
-    from kbqa.kb.store import OxigraphStore
+        graph: Graph = SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most)
+    else:
+        from kbqa.kb.store import OxigraphStore
 
-    directory = demo_store_directory() if store is None else Path(store)
-    return _logged(OxigraphStore.open(directory, workers, low_priority=low_priority))
-
-
-def _logged(graph: Graph) -> Graph:
+        directory = demo_store_directory() if store is None else Path(store)
+        graph = OxigraphStore.open(directory, workers, low_priority=low_priority)
     logger.info("the graph is %s", graph.description)
     return graph
 

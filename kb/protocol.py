@@ -34,7 +34,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
-from SPARQLWrapper import JSON, POST, QueryResult, SPARQLWrapper
+from SPARQLWrapper import JSON, POST, SPARQLWrapper
 
 from kbqa.kb.connections import Address, Connections, Response, hide_secrets, through_proxy
 from kbqa.sparql.errors import (
@@ -109,7 +109,7 @@ class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed 
             self.addCustomHttpHeader("Authorization", f"Basic {address.login}")
         self._connections = connections
 
-    def query(self) -> QueryResult:
+    def send(self) -> Response:
         formats = dict.fromkeys(_FORMAT_PARAMETERS, self.returnFormat)
         fields = self.parameters | {"query": self.queryString} | formats
         headers = {
@@ -120,8 +120,7 @@ class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed 
         }
         body = urlencode(fields, doseq=True, safe="/").encode()
         deadline = time.monotonic() + self.timeout
-        response = self._connections.send(self.endpoint, headers, body, deadline)
-        return QueryResult((response, self.returnFormat))
+        return self._connections.send(self.endpoint, headers, body, deadline)
 
 
 class QuerySender:
@@ -177,7 +176,7 @@ class QuerySender:
         call.setQuery(query)
         call.timeout = timeout_s  # `setTimeout` would cut off its fraction
         try:
-            response: Response = call.query().response
+            response = call.send()
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, TimeoutError) or time.monotonic() >= deadline:
                 raise QueryTimeout(query, timeout_s, self._where) from error

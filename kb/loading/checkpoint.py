@@ -108,25 +108,12 @@ def find_unfinished(
         InputError: An unfinished load has another plan.
         DumpError: Its state or files are missing or damaged, and `overwrite` is false.
     """
-    state = _found(work.checkpoint, overwrite)
-    if state is not None and state.plan != plan:
+    try:
+        state = _resumable(work, plan, check)
+    except (InputError, DumpError):
         if not overwrite:
-            raise InputError(
-                f"{work.directory.parent} holds an unfinished load with other "
-                f"{' and '.join(_differences(state.plan, plan))}. Finish it with the command that "
-                "started it, or use --overwrite to start again."
-            )
+            raise
         state = None
-    if state is not None and _is_in_place(work, state):
-        state = None  # What it built is to be replaced.
-    if state is not None:
-        try:
-            _check_files(work, state)
-            check(state)
-        except DumpError:
-            if not overwrite:
-                raise
-            state = None
     _clear(work, _known_files(work, state))
     work.runs.mkdir(exist_ok=True)
     return state
@@ -166,13 +153,23 @@ def _is_unreadable(path: Path, reason: str) -> DumpError:
     )
 
 
-def _found(path: Path, overwrite: bool) -> Checkpoint | None:
-    try:
-        return read_checkpoint(path) if path.exists() else None
-    except DumpError:
-        if overwrite:
-            return None
-        raise
+def _resumable(
+    work: StoreLayout, plan: Plan, check: Callable[[Checkpoint], None]
+) -> Checkpoint | None:
+    if not work.checkpoint.exists():
+        return None
+    state = read_checkpoint(work.checkpoint)
+    if state.plan != plan:
+        raise InputError(
+            f"{work.directory.parent} holds an unfinished load with other "
+            f"{' and '.join(_differences(state.plan, plan))}. Finish it with the command that "
+            "started it, or use --overwrite to start again."
+        )
+    if _is_in_place(work, state):
+        return None  # its output is to be replaced
+    _check_files(work, state)
+    check(state)
+    return state
 
 
 def _is_in_place(work: StoreLayout, state: Checkpoint) -> bool:

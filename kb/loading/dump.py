@@ -81,11 +81,6 @@ class HashedFile:
         self.size_bytes = 0  # how far it has been read
 
     @property
-    def is_archive(self) -> bool:
-        """Whether it is an archive of several files."""
-        return self.magic.startswith(_ARCHIVES)
-
-    @property
     def sha256(self) -> str:
         """The hash of what has been read, as hexadecimal digits."""
         self._wait()
@@ -247,7 +242,7 @@ class DumpReader:
             DumpError: It is damaged, cut short, empty, no Freebase dump, or ends before
                 `skip_bytes`.
         """
-        if self._file.is_archive:
+        if self._file.magic.startswith(_ARCHIVES):
             raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
         line, end = skip_lines + 1, skip_bytes
         gathered: list[bytes] = []

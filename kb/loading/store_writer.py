@@ -19,7 +19,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any
 
 from pyoxigraph import Store
@@ -102,12 +101,7 @@ class StoreWriter:
     def __enter__(self) -> "StoreWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _start(self, loaders: int) -> None:
