@@ -9,15 +9,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbqa.kb.loading.cleaning import PREFIXES
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import FREEBASE_NS, has_scheme
 
 PROFILES = ("qa", "full")  # the first is the default
-
-_KEY_NS = "http://rdf.freebase.com/key/"
-_RDF_NS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_RDFS_NS = "http://www.w3.org/2000/01/rdf-schema#"
-_OWL_NS = "http://www.w3.org/2002/07/owl#"
 
 _PRIMARY_TAG = re.compile(r"[a-z]{1,8}")
 _NOT_IN_PATTERN = re.compile(r'[\x00-\x20<>"{}|^`\\]|\*.')
@@ -169,16 +165,16 @@ def _quoted(text: str) -> str:
 
 
 _QA_REASONS = {
-    "rdf:type repeats type.object.type": (_RDF_NS + "type",),
+    "rdf:type repeats type.object.type": (PREFIXES["rdf"] + "type",),
     "type.type.instance repeats type.object.type": ("type.type.instance",),
-    "rdfs:label repeats type.object.name": (_RDFS_NS + "label",),
+    "rdfs:label repeats type.object.name": (PREFIXES["rdfs"] + "label",),
     "RDF schema repeats type.property": (
-        _RDFS_NS + "domain",
-        _RDFS_NS + "range",
-        _OWL_NS + "inverseOf",
+        PREFIXES["rdfs"] + "domain",
+        PREFIXES["rdfs"] + "range",
+        PREFIXES["owl"] + "inverseOf",
     ),
     "keys of other databases and Wikipedia": (
-        _KEY_NS + "*",
+        PREFIXES["key"] + "*",
         "type.object.key",
         "freebase.object_hints.best_hrid",
     ),

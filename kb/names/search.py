@@ -9,6 +9,7 @@ from kbqa.kb.names.index import MAX_SPAN_TOKENS, NameMatch, Span, standing, toke
 from kbqa.kb.names.index import Names as Names  # also from here, beside `open_names`
 from kbqa.kb.names.keys import symbols
 from kbqa.sparql.errors import ResultTruncated
+from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, sparql_term
 
 _COUNT_LIMIT = 20_000  # triples counted for an entity's popularity: a hub has millions
@@ -32,7 +33,6 @@ _MAX_NAME_TOKENS = 8
 
 _MAX_TOKENS = 40  # words of a text: they have 300 runs, which take up to 1 s
 
-_NAME = "type.object.name"
 _ALIAS = "common.topic.alias"
 _POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 
@@ -125,7 +125,7 @@ class EndpointNames(Names):
         # pairs of relation and name, Virtuoso finds no name that has a language.
         ways = " UNION ".join(
             f"{{ ?mid {iri(relation)} ?matched BIND ({iri(relation)} AS ?relation) }}"
-            for relation in (_NAME, _ALIAS)
+            for relation in (NAME, _ALIAS)
         )
         query = (
             f"SELECT DISTINCT ?mid ?matched ?relation WHERE {{ "
