@@ -29,7 +29,7 @@ _ANY = "ASK { ?s ?p ?o }"
 _NAMED = f"ASK {{ ?s {iri(NAME)} ?name }}"
 _ROWS_WANTED = 20_000  # more than Virtuoso's default limit of 10,000; still a small answer
 
-# Virtuoso guesses this to take for ever, and answers at once where it may; others do take long.
+# Virtuoso expects this to take for ever, but answers at once if allowed; other servers take long.
 _SEEMS_LONG = "SELECT ?a { ?a ?p ?b . ?c ?q ?d . ?e ?r ?f FILTER (1 = 2) }"
 _SLOW_S = 0.5
 # Virtuoso mixes its own triples into the data unless a default graph is named.

@@ -71,7 +71,7 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GraphIdentity:
-    """Which graph this is, for the manifest of a run."""
+    """The identity of a graph, for the manifest of a run."""
 
     # What determines the graph's answers, such as the hashes of the loaded dumps.
     settings: Mapping[str, object]

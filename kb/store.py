@@ -178,7 +178,7 @@ def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
 
 
 class _Parts(NamedTuple):
-    """What an open store holds."""
+    """The parts of an open store."""
 
     store: pyoxigraph.Store
     statistics: Statistics

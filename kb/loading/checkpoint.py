@@ -34,7 +34,7 @@ class Plan:
 
 
 class Position(NamedTuple):
-    """How far the dumps were read into complete shards."""
+    """The place in the dumps up to which complete shards hold them."""
 
     dump: int = 0  # index of the dump that was being read
     end: int = 0  # bytes of its decompressed content that were read

@@ -61,7 +61,7 @@ _OTHER_DATA_SETS = {
     b"wikidata.org/": "Wikidata",
     b"yago-knowledge.org/": "YAGO",
 }
-# Far above any Freebase literal, of which the longest seen has 56,153 characters.
+# Far above any Freebase literal; the longest seen has 56,153 characters.
 _LONGEST_LINE_BYTES = 64 << 20
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")

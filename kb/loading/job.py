@@ -131,12 +131,12 @@ def check_disk(expected: Forecast, directory: Path) -> None:
 def _estimate(dump: str, rules: FilterRules) -> tuple[int, int]:
     """Return the number of lines in a dump, and of triples kept."""
     lines = triples = 0
-    sort_out = BlockFilter(rules)
+    block_filter = BlockFilter(rules)
     with closing(DumpReader(dump)) as reader:
         for block in reader.blocks():
             if block.end > _WHOLE_BYTES:
                 break
-            counts = sort_out(block).counts
+            counts = block_filter(block).counts
             lines += counts.read
             triples += counts.kept
         else:
@@ -175,7 +175,7 @@ class SilentProgress:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How a load works. The output does not depend on it."""
+    """Settings of a load that do not change its output."""
 
     strict: bool = False  # stop at the first line that needs repair or is rejected
     shard_triples: int | None = None  # None to choose by the size of the dumps

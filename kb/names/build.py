@@ -41,8 +41,7 @@ _TABLES = f"""
     CREATE TABLE word (id INTEGER PRIMARY KEY, word TEXT NOT NULL);
 """
 
-# A word is whatever is between spaces. Words are collected in hashes, which are merged once, at the
-# end.
+# Words are the texts between spaces. They are collected in hashes, which are merged once, at the end.
 _WORD_INDEX = f"""
     CREATE VIRTUAL TABLE {{name}} USING fts5(
         {{column}}, content='', columnsize=0, detail=none,

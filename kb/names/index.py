@@ -38,12 +38,12 @@ _VARIED_LETTERS = 7
 MAX_SPAN_TOKENS = 8  # of the longest name looked for in a question
 
 _LONGEST = 100  # characters of a text that is searched otherwise than by equality
-_CANDIDATES = 200  # names considered that begin with a text, or hold its words
-_PREFIX_ROWS = 1000  # names read in search of these
-_SHORT = 3  # characters from which on a beginning is rare enough
+_CANDIDATES = 200  # names considered that begin with a text, or contain its words
+_PREFIX_ROWS = 1000  # names read to find those that begin with a text
+_SHORT = 3  # characters; shorter beginnings are too frequent for `_PREFIX_ROWS`
 _FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
-_NEAR_WORDS = 200  # of these, those that are near enough
-_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
+_NEAR_WORDS = 200  # corrections of a mistyped word, at most
+_REMEMBERED_WORDS = 256  # mistyped words whose near words are kept
 _SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
 _PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
 _TELLING_WORDS = 3  # words that a name must hold where another word is wrong
