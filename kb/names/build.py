@@ -41,7 +41,7 @@ _TABLES = f"""
     CREATE TABLE word (id INTEGER PRIMARY KEY, word TEXT NOT NULL);
 """
 
-# Words are the texts between spaces. They are collected in hashes, which are merged once, at the end.
+# Words are the texts between spaces. They are collected in hashes, which are merged at the end.
 _WORD_INDEX = f"""
     CREATE VIRTUAL TABLE {{name}} USING fts5(
         {{column}}, content='', columnsize=0, detail=none,
