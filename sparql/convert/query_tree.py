@@ -1,9 +1,7 @@
 """Read a query of the benchmarks' dialect into a small tree of its parts, in reading order.
 
-A real parser does the reading (rdflib's, after `repair_query`); this module only unwraps its parse
-tree. The parse tree is used rather than the algebra because it keeps the order of the triples, by
-which the topic entity is chosen. What no CRP can express is refused with a `CrpConversionError`
-whose reason names it.
+rdflib parses the query, after `repair_query`; this module unwraps its parse tree, which unlike the
+algebra keeps the order of the triples, by which the topic entity is chosen.
 
 Filters are read as tests of one node or comparisons of two. Casts add nothing to the values, so
 they are dropped; ``str`` around a variable makes a comparison one of texts.
@@ -110,7 +108,7 @@ class Group:
 
     @property
     def triples(self) -> tuple[TriplePart, ...]:
-        """The group's own triples, without those of its unions."""
+        """The triples outside of unions."""
         return tuple(part for part in self.parts if isinstance(part, TriplePart))
 
     @property
@@ -200,11 +198,7 @@ def parse_query(query: str) -> "CompValue":
 
 
 def read_group(group: "CompValue", aside: "list[CompValue] | None" = None) -> Group:
-    """Read a group of a parse tree.
-
-    Its sub-selects, optional patterns and VALUES are put aside, for the caller to read. Groups
-    within groups may only hold VALUES.
-    """
+    """Read a group; its sub-selects, optional patterns and VALUES are put aside for the caller."""
     if group.name == "SubSelect":
         if aside is None:
             raise CrpConversionError("sub-select", "within a group")
@@ -259,7 +253,7 @@ def _triples(block: "CompValue") -> Iterator[TriplePart]:
 
 
 def _relation(path: "CompValue") -> str:
-    """Take the relation out of what the grammar holds for a property path."""
+    """Take the relation out of the grammar's property path."""
     while (name := node_name(path)).startswith("Path"):
         parts = path.part if isinstance(path.part, list) else [path.part]
         if path.mod or len(parts) > 1 or name in ("PathEltOrInverse", "PathNegatedPropertySet"):
@@ -323,7 +317,7 @@ def _negative(number: Expression) -> LiteralTerm:
 
 
 def unwrap(expression: object) -> object:
-    """Return what is inside the grammar's layers that hold a single thing."""
+    """Unwrap the grammar's layers that hold a single thing."""
     while (
         isinstance(expression, dict)
         and list(expression) == ["expr"]
