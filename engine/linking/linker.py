@@ -64,6 +64,11 @@ class EntityFacts:
     relations: tuple[str, ...]  # that leave or enter it, each once; for a hub the most frequent
 
     @classmethod
+    def fetch(cls, graph: Graph, mid: str) -> "EntityFacts":
+        """Look an entity up."""
+        return cls.fetch_all(graph, [mid])[mid]
+
+    @classmethod
     def fetch_all(cls, graph: Graph, mids: Sequence[str]) -> dict[str, "EntityFacts"]:
         """Look entities up, all at once."""
         leaving = graph.relations_of_each(mids, "out")
@@ -280,7 +285,7 @@ class Linker:
     def _facts_of(self, mid: str) -> EntityFacts:
         """Look an entity up; after a timeout, return no facts."""
         try:
-            return EntityFacts.fetch_all(self._graph, [mid])[mid]
+            return EntityFacts.fetch(self._graph, mid)
         except QueryTimeout as error:
             logger.warning("ranking %s without its types and relations: %s", mid, error)
             return EntityFacts((), ())

@@ -5,8 +5,8 @@ that look like a name but match no entity may be misspelt, and are looked up as 
 
 Function words are hardly ever names: of the 57,000 in webqsp.train, cwq.dev and SimpleQuestions
 that are a name in the slice, six are the topic. But *is* is a domain, *all* the code of a
-currency, and *It* a novel. A question that means them marks them: by quotation marks, capitals, an article (*the who*),
-a dot (*.is*), or a word such as "code" before them.
+currency, and *It* a novel. A question that means them marks them: by quotation marks, capitals, an
+article (*the who*), a dot (*.is*), or a word such as "code" before them.
 """
 
 import html
