@@ -200,7 +200,7 @@ def _ask(bodies: Iterable[Iterable["_Clause"]]) -> str:
 
 def _union(bodies: Iterable[Iterable["_Clause"]]) -> list[str]:
     """Write bodies as alternatives, each with everything that it must satisfy."""
-    # Patterns beside a union would be joined to it late: Oxigraph lists all of the union first.
+    # Patterns outside a union would be joined to it late: Oxigraph lists all of the union first.
     first, *others = (
         [f"  {line}" for clause in body for line in clause.lines()] for body in bodies
     )
@@ -238,7 +238,7 @@ class _Clause:
 
 @dataclass(slots=True)
 class _PatternWriter:
-    """Writes the parts of one grounded CRP, and assigns variables as it does."""
+    """Writes the parts of one grounded CRP, and assigns variables as it goes."""
 
     crp: Crp
     shows_alternatives: bool = False  # also bind the triples that meet one, not only test for them

@@ -138,10 +138,10 @@ class IsNotNode:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The node, on the left, compares so with a number or date, or with that of another node.
+    """A comparison of the node, on the left, with a number or date, or with another node's.
 
-    A literal without a datatype, such as ``1980``, may be a date and a number; it is compared as
-    what the node is.
+    A literal without a datatype, such as ``1980``, may be a date and a number. It is compared as
+    the kind that the node is.
     """
 
     operator: Operator
@@ -171,7 +171,7 @@ class AnyOf:
             raise ValueError("there must be two or more alternatives, and none may be empty")
 
     def entities(self) -> tuple[Entity, ...]:
-        """Return the entities of which the node must be one; empty if that is not all it says."""
+        """Return the alternatives as entities; empty if any of them says something else."""
         found = []
         for alternative in self.alternatives:
             match alternative:
@@ -423,7 +423,7 @@ class Crp:
         return tuple(c for c in self.constraints if c.at == self.answer and not c.hops)
 
     def presupposed(self) -> "Crp":
-        """Return the CRP of the answers among which a count or yes/no question asks."""
+        """Return the CRP of the answers that a count or yes/no question asks about."""
         asked = self.asked
         kept = tuple(c for c in self.constraints if c not in asked)
         used = {node for part in (*kept, self.order) if part for node in part.references()}

@@ -424,7 +424,7 @@ def _without_repetitions(
 def _without_order_conflicts(
     lines: list[_Line], answer: int, problems: dict[int, str]
 ) -> list[_Line]:
-    """Keep the lines that can stand beside an order, or beside a count."""
+    """Keep the lines that can go with an order, or with a count."""
     statements = [line.statement for line in lines]
     form = next((s.form for s in statements if isinstance(s, _Form)), "select")
     is_ordered = any(isinstance(s, Order) for s in statements)

@@ -42,7 +42,7 @@ _SECTIONS = {
     "further restrictions:": "further",
 }
 _TO_CLASS = Hop(TYPE)  # classes are written in words, as relations are
-_OR = " | "  # between the entities of which a node must be one
+_OR = " | "  # between entities that a node may be
 # Runs of blanks are matched possessively: no line takes more than linear time.
 _TRIPLE = re.compile(
     r"(?P<subject>.*?)-\[\s*+(?P<inverse>R\s*+\[)?(?P<relation>[^\[\]]+)"

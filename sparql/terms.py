@@ -24,7 +24,7 @@ _ESCAPES = {
 }
 _ESCAPE = re.compile(r'[\\"\x00-\x1f\x7f]')
 
-# What RFC 3987 lets an IRI be, but for bracketed hosts. Oxigraph parses no other.
+# An IRI as in RFC 3987, without bracketed hosts. Oxigraph parses no other.
 _IRI_CHARACTER = (
     r"(?:[A-Za-z0-9\-._~!$&'()*+,;=\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
     r"\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd]|%[0-9A-Fa-f]{2})"

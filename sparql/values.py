@@ -136,7 +136,7 @@ def equal_literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
     ['1980', '1980-01', '1980-01-01']
     """
     # Rare ways to write a number, such as +5, pass only `comparison`. So do texts with a language:
-    # in a VALUES block beside equal numbers, Virtuoso loses them, or fails.
+    # in a VALUES block with equal numbers, Virtuoso loses them, or fails.
     literals = [LiteralTerm(value.text)]
     if is_date(value):
         literals += _date_literals(value.text)

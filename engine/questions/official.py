@@ -295,7 +295,7 @@ def gold_kind(
 
 
 def gold_answers(row: Row) -> list[str]:
-    """Return a record's gold answers, without those of which only a name is known."""
+    """Return a record's gold answers; one that is only known by its name is left out."""
     return [text for answer in _answers(row) if (text := _answer(answer))]
 
 

@@ -421,10 +421,8 @@ def _letters() -> Iterator[str]:
 
 def _in_order(group: Group) -> Iterator[Variable]:
     """Yield the variables that a group mentions, triples first, in reading order."""
-    for part in group.parts:
+    for part in (*group.parts, *group.filters):
         yield from sorted(mentioned_variables(part), key=lambda variable: variable.name)
-    for expression in group.filters:
-        yield from sorted(mentioned_variables(expression), key=lambda variable: variable.name)
 
 
 def _check_privacy(

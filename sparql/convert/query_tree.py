@@ -94,7 +94,7 @@ Expression: TypeAlias = Variable | str | LiteralTerm | Call | Comparison | Or | 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Groups of which at least one must match."""
+    """Alternative groups; at least one must match."""
 
     alternatives: tuple["Group", ...]
 

@@ -1,6 +1,6 @@
 """Read what a query asks for: its answers, how many there are, or whether there are any.
 
-A sub-select that only passes its column on is unwrapped. An optional name beside the answer is
+A sub-select that only passes its column on is unwrapped. An optional name of the answer is
 dropped, and so is a limit that only bounds a server's page. VALUES of one term puts it into the
 patterns. A sub-select of the largest or smallest value over the same patterns is an order with
 ties.
@@ -280,7 +280,7 @@ def _extreme(sub_select: "CompValue", around: Group) -> Ranking:
 
 
 def _is_same(inner: Group, outer: Group, known: Mapping[Variable, Variable]) -> bool:
-    """Return whether two groups are the same but for variables' names, with triples in order."""
+    """Return whether two groups differ only in the names of variables."""
     names: dict[Variable, Node] = dict(known)
     for mine, other in zip(inner.triples, outer.triples, strict=False):
         for one, two in ((mine.subject, other.subject), (mine.object, other.object)):
