@@ -9,9 +9,9 @@ well, the ordering among them; then without the entity leaves; last the main pat
 its forks. Of sets of the same size, the least trusted leaves are dropped first. Of equally trusted
 ones, the ordering is the last of its class: without it, one answer becomes all candidates.
 
-Never dropped, because a question without them means something else, are a negated branch, and that
-a node is not an entity. Counts, yes/no questions and comparisons of named entities are not relaxed
-at all: none, no and unknown are answers too.
+A negated branch, and that a node is not an entity, are never dropped: without them a question
+means something else. Counts, yes/no questions and comparisons of named entities are not relaxed at
+all: none, no and unknown are answers too.
 
 No relaxed form returns the topic, unless the CRP allows it by ``differs_from=None``. A CRP whose
 answer differs from another node may return it (the benchmarks' ``?x != ?c``), but only while its
@@ -81,7 +81,7 @@ def relaxations(
 
 
 def compared_entities(crp: Crp) -> tuple[Entity, ...]:
-    """Return the entities that a CRP compares, as in "which is larger, Spain or Germany"."""
+    """Return the named entities that a CRP ranks, as in "which is larger, Spain or Germany"."""
     if crp.order is None:
         return ()
     tests = (c.test for c in crp.constraints if c.at == crp.answer and not c.hops)
@@ -202,7 +202,7 @@ def _drops(
 
 
 def _without(crp: Crp, found: Sequence[Part], dropped: frozenset[int]) -> Crp:
-    """Return the CRP without these leaves, and with what keeps the topic out of its answers."""
+    """Return the CRP without these leaves; the topic does not become an answer."""
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
     staying = _staying(crp.top_constraints())
     used = frozenset(node for part in (*kept, *staying) for node in part.references())

@@ -97,7 +97,7 @@ _SUPERLATIVES: Mapping[bool, str] = {
     True: rf"{_LARGEST}|{_LATEST}|hottest",
     False: rf"{_SMALLEST}|{_EARLIEST}|coldest",
 }
-# By whether the age is larger, and so the date earlier.
+# True is a larger age, and so an earlier date.
 _AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
 
 # In an order in which none takes a part of another.
