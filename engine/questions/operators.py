@@ -237,9 +237,8 @@ def _says_only_what_it_is(masked: str, crp: Crp) -> str | None:
     """Object to the notable types of a topic, unless the question asks what it is."""
     if [*path_relations(crp.path)] != [NOTABLE_TYPES] or crp.constraints:
         return None
-    is_backwards = isinstance(crp.path[0], Hop) and crp.path[0].inverse
     words = re.findall(r"[a-z]+(?:'s)?", masked)
-    if is_backwards or (crp.form == "select" and all(map(_WHAT_IT_IS.fullmatch, words))):
+    if crp.hops[0].inverse or (crp.form == "select" and all(map(_WHAT_IT_IS.fullmatch, words))):
         return None
     return f"it only says what {crp.topic} is"
 
