@@ -26,14 +26,12 @@ from kbqa.engine.answer import (
 from kbqa.engine.cli import Stopped, check_key
 from kbqa.engine.commands.options import (
     ChatChoice,
-    Command,
     MethodChoice,
     chat_options,
     deadline_option,
     method_options,
     model_options,
     open_engine,
-    removed_option,
 )
 from kbqa.engine.commands.screen import print_lines, render_text, standard_output, waiting
 from kbqa.engine.writing.model_choice import ModelChoice
@@ -60,12 +58,6 @@ _WITH_VIA = {"question", "via", "topics", "deadline_s", "as_json"}
 """Parameters that mean the same with a server."""
 
 
-def _moved_to_eval(command: Command) -> Command:
-    for option in ("price", "limit", "calls", "concurrency", "timeout"):
-        command = removed_option(f"--llm-{option}", "it with `kbqa eval`")(command)
-    return command
-
-
 @click.command()
 @click.argument("question", required=False)
 @graph_options
@@ -89,7 +81,6 @@ def _moved_to_eval(command: Command) -> Command:
 @chat_options
 @model_options
 @json_option
-@_moved_to_eval
 def ask(
     question: str | None,
     graph: GraphChoice,

@@ -10,6 +10,7 @@ import click
 
 from kbqa.engine.commands.options import (
     ChatChoice,
+    ChatLimits,
     MethodChoice,
     RunChoice,
     chat_limits,
@@ -74,6 +75,7 @@ def evaluate(
     deadline_s: float | None,
     method: MethodChoice,
     chat: ChatChoice,
+    limits: ChatLimits,
     model: ModelChoice,
     beams_file: Path | None,
     show: bool,
@@ -102,6 +104,7 @@ def evaluate(
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.generate import SavedBeams, read_beams
 
+    chat = replace(chat, limits=limits)
     questions = run.read(file)
     if warning := gold_warning(file, questions):
         print_note(f"Warning: {warning}")

@@ -4,9 +4,15 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, DEFAULT_LEVEL, DecodingLevel
+from kbqa.engine.writing.generate import (
+    DEFAULT_ADAPTER,
+    DEFAULT_BEAMS,
+    DEFAULT_LEVEL,
+    DecodingLevel,
+)
+from kbqa.kb.option import Option
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -24,22 +30,65 @@ _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChoice:
+class WeightsChoice:
+    """The weights of the small model that the user chose."""
+
+    base: Annotated[
+        str | None,
+        Option("Base model instead of the adapter's.", "--model", metavar="MODEL"),
+    ] = None
+    adapter: Annotated[
+        Path | None,
+        Option(
+            "Adapter of `kbqa train-crp` instead of the shipped one.", metavar="DIR", path="folder"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice(WeightsChoice):
     """The small model that the user chose, not yet loaded."""
 
-    base: str | None  # None for the base model that the adapter names
-    adapter: Path | None  # None for the shipped one
-    n: int  # candidates for each question
-    decoding: DecodingLevel = DEFAULT_LEVEL
-    backend: Backend | None = None  # None for `default_backend`
-    server: str | None = None  # its URL, for the back end `server`
-    served_model: str | None = None  # its name there; None if the server has only one
-    threads: int | None = None  # of a back end of `BEAM_BACKENDS`; None for its own choice
+    n: Annotated[
+        int, Option("Reasoning paths to write for a question.", at_least=1, at_most=50)
+    ] = DEFAULT_BEAMS
+    decoding: Annotated[
+        DecodingLevel | None,
+        Option(
+            "What constrains the writing: nothing, the graph's relations, or its ways from the "
+            f"question's entities.  [default: {DEFAULT_LEVEL}; none under vllm and server]"
+        ),
+    ] = None
+    backend: Annotated[
+        Backend | None,
+        Option(
+            "What runs the small model.  [default: openvino if it is installed and there is no "
+            "GPU, else transformers]"
+        ),
+    ] = None
+    server: Annotated[
+        str | None, Option("OpenAI-compatible server of the small model.", metavar="URL")
+    ] = None
+    served_model: Annotated[
+        str | None, Option("Its name on --server, if that has several.", metavar="NAME")
+    ] = None
+    threads: Annotated[
+        int | None,
+        Option("Threads of the small model.  [default: one a core]", metavar="N", at_least=1),
+    ] = None
+
+    @property
+    def level(self) -> DecodingLevel:
+        """What constrains the writing."""
+        if self.decoding is not None:
+            return self.decoding
+        searches = self.server is None and (self.backend is None or self.backend in BEAM_BACKENDS)
+        return DEFAULT_LEVEL if searches else "none"
 
     @property
     def needs_graph(self) -> bool:
         """Whether the graph constrains what the model writes."""
-        return self.decoding != "none"
+        return self.level != "none"
 
     def check(self) -> None:
         """Cheaply check that the model can be loaded.
@@ -73,7 +122,7 @@ class ModelChoice:
 
         self.check()
         folder = self.adapter or DEFAULT_ADAPTER
-        decoding = Decoding(self.decoding, graph)
+        decoding = Decoding(self.level, graph)
         if self.server is not None:
             from kbqa.engine.writing.generate import load_prompt_format
             from kbqa.engine.writing.server import ServerGenerator
