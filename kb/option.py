@@ -34,10 +34,6 @@ class Option:
     envvar: str | None = None  # besides the one that is named after command and option
     type: "click.ParamType[Any] | None" = None  # None for that of the field
 
-    def text(self, field: str) -> str:
-        """Return how the option of a field is written, such as ``--llm-model``."""
-        return self.name or f"--{field.replace('_', '-')}"
-
     def __iter__(self) -> "Iterator[BaseMetadata]":
         """Yield the bounds for pydantic, which takes this for a `GroupedMetadata`."""
         from annotated_types import Ge, Gt, Le, Lt

@@ -73,11 +73,15 @@ def option_names(settings: type[Any]) -> dict[str, str]:
 
     Click names an option after its text: `--llm-model` is ``llm_model``.
     """
-    texts = {field: option.text(field) for field, (_, option) in _described(settings).items()}
+    texts = {field: _text(field, option) for field, (_, option) in _described(settings).items()}
     return {
         field: text.partition("/")[0].removeprefix("--").replace("-", "_")
         for field, text in texts.items()
     }
+
+
+def _text(field: str, option: Option) -> str:
+    return option.name or f"--{field.replace('_', '-')}"
 
 
 def _described(settings: type[Any]) -> dict[str, tuple[Any, Option]]:
@@ -103,7 +107,7 @@ def _click_option(
     while get_origin(kind) in (Union, UnionType, tuple):  # of `X | None` and `tuple[X, ...]`, X
         kind = get_args(kind)[0]
     return click.option(
-        option.text(field),
+        _text(field, option),
         type=option.type or _click_type(kind, option),
         is_flag=kind is bool,
         multiple=option.repeatable,
