@@ -213,7 +213,7 @@ class Neighbourhood:
         onward = []
         for walk in walks:
             last = walk.steps[-1].hop if walk.steps else None
-            back = last and Hop(last.relation, not last.inverse)
+            back = last and last.back
             onward.append(tuple(hop for hop in self.hops(walk.end) if hop != back))
         return onward
 
@@ -332,11 +332,14 @@ class RelationPath:
         """Append a hop."""
         return RelationPath(self.topic, (*self.hops, hop))
 
+    def up_to(self, place: int) -> "RelationPath":
+        """Return its first hops."""
+        return RelationPath(self.topic, self.hops[:place])
+
 
 def relation_path(crp: Crp) -> RelationPath | None:
     """Return the main path of a CRP; None if it has forks."""
-    hops = tuple(step for step in crp.path if isinstance(step, Hop))
-    return RelationPath(crp.topic, hops) if len(hops) == len(crp.path) else None
+    return RelationPath(crp.topic, crp.hops) if len(crp.hops) == len(crp.path) else None
 
 
 class PathEnds:
@@ -414,7 +417,8 @@ class Frontiers:
     """Looks up what the relation paths of one question reach, and how they continue."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, directions: Directions = "both") -> None:
-        self._ends, self._schema, self._directions = PathEnds(graph), schema, directions
+        self.graph, self._ends = graph, PathEnds(graph)
+        self._schema, self._directions = schema, directions
         self._hops: dict[RelationPath, Sequence[Hop]] = {}
 
     @property
@@ -454,5 +458,5 @@ class Frontiers:
         if not path.hops or self.ends_at_mediator(path):
             return False
         last = path.hops[-1]
-        way, way_back = self._schema.canonical([hop, Hop(last.relation, not last.inverse)])
+        way, way_back = self._schema.canonical([hop, last.back])
         return way == way_back

@@ -76,271 +76,19 @@ from kbqa.sparql.templates import starts_query
 from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid
 from kbqa.sparql.values import is_number
 
-_HUB = 200
-"""From this many neighbours it pays to look for a better start than the topic."""
-
-_FEW = 50
-"""A constraint that at most this many nodes can satisfy is a good start."""
-
-_TIMEOUT_S = 1.0
-"""Seconds to look at a constraint of several hops; more is not worth it."""
-
-
-def choose_start(graph: Graph, crp: Crp) -> Constraint | None:
-    """Choose the constraint at which to begin; None if the topic will do.
-
-    Args:
-        graph: Asked for up to 200 nodes: those next to the topic and to entities of constraints,
-            and those from which constraints of several hops can be satisfied.
-        crp: Grounded.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
-    first = crp.path[0]
-    if not isinstance(first, Hop):
-        return None
-    candidates = [constraint for constraint in crp.constraints if _is_required(constraint)]
-    is_hub = bool(candidates) and _neighbours(graph, crp.topic, first) == _HUB
-    sizes = [
-        (_starts(graph, constraint), at)
-        for at, constraint in enumerate(candidates)
-        if is_hub or len(constraint.hops) > 1
-    ]
-    size, at = min(sizes, default=(_HUB, 0))
-    return candidates[at] if size <= _FEW else None
-
-
-def _is_required(constraint: Constraint) -> bool:
-    return (
-        constraint.entity is not None
-        and bool(constraint.hops)
-        and isinstance(constraint.at, int)
-        and not (constraint.optional or constraint.negated)
-    )
-
-
-def _starts(graph: Graph, constraint: Constraint) -> int:
-    """Count the nodes that satisfy a constraint, up to `_HUB`."""
-    entity, hops = constraint.entity, constraint.hops
-    assert entity is not None
-    if len(hops) == 1:
-        return _neighbours(graph, entity, Hop(hops[0].relation, not hops[0].inverse))
-    assert entity.mid is not None
-    query = starts_query(hops, entity.mid, _HUB)
-    try:
-        return len(graph.select(query, timeout_s=_TIMEOUT_S).rows)
-    except QueryTimeout:
-        return _HUB
-
-
-def _neighbours(graph: Graph, entity: Entity, hop: Hop) -> int:
-    direction: Direction = "in" if hop.inverse else "out"
-    assert entity.mid is not None
-    return len(graph.neighbours(entity.mid, hop.relation, direction, limit=_HUB))
-
-
 _NOTHING = Table(("x",), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a path says.
-
-    Attributes:
-        sparql: The query that says it.
-        table: The answers, in one column. For a count, what is counted; for yes, the answers that
-            pass; for no, those of which none does.
-        boolean: Yes or no; None if the path does not ask.
-        count: How many; None if the path does not count.
-    """
+    """What a path says, and the query that says it."""
 
     sparql: str
     table: Table
+    """The answers, in one column. For a count, what is counted; for yes, the answers that pass; for
+    no, those of which none does."""
     boolean: bool | None = None
     count: int | None = None
-
-
-class PathRunner:
-    """Runs the grounded paths of one question; the module's docstring says how they are read.
-
-    Args:
-        graph: The graph.
-        limit_s: Returns the seconds that the next query may take.
-        schema: Of the graph; None to take steps as they are written.
-    """
-
-    def __init__(
-        self, graph: Graph, limit_s: Callable[[], float], schema: GraphSchema | None = None
-    ) -> None:
-        self._graph, self._limit_s, self._schema = graph, limit_s, schema
-
-    def run(self, crp: Crp, full: Crp | None = None) -> Outcome | None:
-        """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
-
-        Args:
-            crp: Grounded.
-            full: The same before it was relaxed. Where nothing borders both Gambia and Senegal, it
-                lists what borders one of them, but still neither of the two.
-
-        Raises:
-            InputError: A part of the path cannot be written in a query.
-            GraphError: The graph does not answer.
-        """
-        if self._schema is not None:
-            crp = without_ways_back(crp, full or crp, self._schema)
-        if crp.form == "ask":
-            return self._ask(crp)
-        listed = replace(crp, form="select")
-        start = choose_start(self._graph, listed)
-        listing = compile_crp(listed, start)
-        table = self._select(listing)
-        if not table.rows:
-            return None
-        if crp.form == "select":
-            return None if self.without_value(crp) else Outcome(listing, table)
-        sparql = compile_crp(crp, start)
-        is_listed = crp.form == "count" and not table.truncated
-        return Outcome(sparql, table, count=len(table.rows) if is_listed else self._count(sparql))
-
-    def run_unsatisfied(self, crp: Crp) -> Outcome | None:
-        """Read a path that nothing satisfies but whose main path exists: 0, no, or None."""
-        if crp.form in ("count", "count bindings"):
-            return Outcome(compile_crp(crp), _NOTHING, count=0)
-        if crp.form == "ask" and not crp.asked and crp.order is None:
-            return Outcome(compile_crp(crp), _NOTHING, boolean=False)
-        return None
-
-    def without_value(self, crp: Crp) -> list[Entity]:
-        """Return which of the entities that a path compares have no value by which to compare them.
-
-        Raises:
-            InputError: A part of the path cannot be written in a query.
-            GraphError: The graph does not answer.
-        """
-        compared = compared_entities(crp) if crp.form == "select" else ()
-        if crp.order is None or not compared:
-            return []
-        every = replace(crp, order=replace(crp.order, limit=len(compared), offset=0))
-        ranked = {row[0] for row in self._select(compile_crp(every)).rows}
-        return [entity for entity in compared if entity.mid not in ranked]
-
-    def _ask(self, crp: Crp) -> Outcome | None:
-        presupposed = crp.presupposed()
-        if crp.order is not None:
-            # The tests come after the order, so the query itself has to say whether one passes.
-            table, sparql = self._select(compile_crp(presupposed)), compile_crp(crp)
-            if not table.rows:
-                return None
-            return Outcome(sparql, table, self._graph.ask(sparql, timeout_s=self._limit_s()))
-        passing = replace(crp, form="select")
-        start = choose_start(self._graph, passing)
-        table, sparql = self._select(compile_crp(passing, start)), compile_crp(crp, start)
-        if table.rows:
-            return Outcome(sparql, table, boolean=True)
-        if not crp.asked:
-            return None
-        table = self._select(compile_crp(presupposed, choose_start(self._graph, presupposed)))
-        return Outcome(sparql, table, boolean=False) if table.rows else None
-
-    def _select(self, sparql: str) -> Table:
-        table = self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
-        # Virtuoso's groups repeat floats, as its DISTINCT does.
-        return replace(table, rows=tuple(dict.fromkeys(table.rows)))
-
-    def _count(self, sparql: str) -> int:
-        rows = self._graph.select(sparql, timeout_s=self._limit_s()).rows
-        if (count := read_count(rows)) is None:
-            raise MalformedResult(f"the graph counted {str(rows)[:200]}, which is not a number")
-        return count
-
-
-def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
-    """Return a path none of whose steps over a mediator leads back to where it came from.
-
-    What it must not lead back to in its conditions is that of `full`, before it was relaxed.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
-    added: list[Constraint] = []
-    for at in range(2, len(crp.path) + 1):
-        if at == crp.answer and at - 2 == (crp.differs_from or 0):
-            continue  # The path itself says whether its answer may be this node.
-        if _may_return(crp.path[at - 2 : at], schema):
-            added.append(Constraint(at, (), IsNotNode(NodeRef(at - 2))))
-    for constraint in full.constraints:
-        if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
-            continue
-        entity = constraint.entity
-        # A name with no match in the graph leads nowhere.
-        if entity is not None and entity.is_grounded and _may_return(constraint.hops, schema):
-            added.append(Constraint(constraint.at, (), compare_with("!=", entity)))
-    if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
-        added = [each for each in added if each.at != crp.answer]
-    return replace(crp, constraints=(*crp.constraints, *added)) if added else crp
-
-
-def _may_return(steps: Sequence[Step], schema: GraphSchema) -> bool:
-    """Return whether two steps cross a mediator that may tie a node to others of its own type."""
-    first, second = steps
-    if not isinstance(first, Hop) or not isinstance(second, Hop):
-        return False
-    return schema.leads_to_mediator(first) and schema.start(first) == schema.end(second)
-
-
-def describe_without_value(entities: Sequence[Entity], hops: Sequence[Hop]) -> str:
-    """Say that entities cannot be compared, for people."""
-    value = " then ".join(hop.relation for hop in hops) or "value"
-    names = " or ".join(map(str, entities))
-    return f"the graph has no {value} of {names} to compare"
-
-
-def is_reachable(graph: Graph, crp: Crp, timeout_s: float) -> bool:
-    """Return whether a CRP's main path exists, whatever its constraints.
-
-    Raises:
-        UnlinkedName: The topic is not grounded.
-        InputError: A relation or id is one that no query can hold.
-        GraphError: The graph does not answer.
-    """
-    return graph.ask(compile_skeleton(crp), timeout_s=timeout_s)
-
-
-def find_break(graph: Graph, crp: Crp, timeout_s: float) -> str:
-    """Describe where an unreachable main path breaks, as in ``breaks at hop 2: …``.
-
-    Args:
-        graph: The graph in which it is not reachable.
-        crp: With a grounded topic and relations that a query can hold.
-        timeout_s: Seconds for all queries together, at most one a hop.
-    """
-    ends_at = time.monotonic() + timeout_s
-    try:
-        for hop, query in enumerate(compile_skeleton_prefixes(crp), 1):
-            left_s = max(ends_at - time.monotonic(), 0.001)
-            if not graph.ask(query, timeout_s=left_s):
-                start = str(crp.topic) if hop == 1 else "there"
-                return f"breaks at hop {hop}: {_step(crp.path[hop - 1])} leads nowhere from {start}"
-    except GraphError as error:
-        return f"where it breaks could not be found: {error}"
-    return f"leads to nothing but {_excluded(crp)}"
-
-
-def _step(step: Step) -> str:
-    if isinstance(step, Hop):
-        return f"{step.relation} backwards" if step.inverse else step.relation
-    return f"a fork of {', '.join(path_relations((step,)))}"
-
-
-def _excluded(crp: Crp) -> str:
-    """Name what the answers must not be: nothing else can be wrong with a whole path."""
-    excluded = []
-    if crp.differs_from is not None:
-        excluded.append(str(crp.topic) if crp.differs_from == 0 else "a node of its own way")
-    if crp.answer_language is not None:
-        excluded.append("texts in other languages")
-    return " and ".join(excluded)
 
 
 _TYPE = "type.object.type"
@@ -618,6 +366,232 @@ def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
     for step in steps:
         if not ungrounded_entities(step.crp):
             yield step
+
+
+class PathRunner:
+    """Runs grounded paths; the module's docstring says how they are read.
+
+    `limit_s` returns the seconds that the next query may take. Without a schema, steps are taken as
+    they are written.
+    """
+
+    def __init__(
+        self, graph: Graph, limit_s: Callable[[], float], schema: GraphSchema | None = None
+    ) -> None:
+        self._graph, self._limit_s, self._schema = graph, limit_s, schema
+
+    def run(self, crp: Crp, full: Crp | None = None) -> Outcome | None:
+        """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
+
+        Args:
+            crp: Grounded.
+            full: The same before it was relaxed. Where nothing borders both Gambia and Senegal, it
+                lists what borders one of them, but still neither of the two.
+
+        Raises:
+            InputError: A part of the path cannot be written in a query.
+        """
+        if self._schema is not None:
+            crp = without_ways_back(crp, full or crp, self._schema)
+        if crp.form == "ask":
+            return self._ask(crp)
+        listed = replace(crp, form="select")
+        start = choose_start(self._graph, listed)
+        listing = compile_crp(listed, start)
+        table = self._select(listing)
+        if not table.rows:
+            return None
+        if crp.form == "select":
+            return None if self.without_value(crp) else Outcome(listing, table)
+        sparql = compile_crp(crp, start)
+        is_listed = crp.form == "count" and not table.truncated
+        return Outcome(sparql, table, count=len(table.rows) if is_listed else self._count(sparql))
+
+    def run_unsatisfied(self, crp: Crp) -> Outcome | None:
+        """Read a path that nothing satisfies but whose main path exists: 0, no, or None."""
+        if crp.form in ("count", "count bindings"):
+            return Outcome(compile_crp(crp), _NOTHING, count=0)
+        if crp.form == "ask" and not crp.asked and crp.order is None:
+            return Outcome(compile_crp(crp), _NOTHING, boolean=False)
+        return None
+
+    def without_value(self, crp: Crp) -> list[Entity]:
+        """Return which of the entities that a path compares have no value to compare."""
+        compared = compared_entities(crp) if crp.form == "select" else ()
+        if crp.order is None or not compared:
+            return []
+        every = replace(crp, order=replace(crp.order, limit=len(compared), offset=0))
+        ranked = {row[0] for row in self._select(compile_crp(every)).rows}
+        return [entity for entity in compared if entity.mid not in ranked]
+
+    def _ask(self, crp: Crp) -> Outcome | None:
+        presupposed = crp.presupposed()
+        if crp.order is not None:
+            # The tests come after the order, so the query itself has to say whether one passes.
+            table, sparql = self._select(compile_crp(presupposed)), compile_crp(crp)
+            if not table.rows:
+                return None
+            return Outcome(sparql, table, self._graph.ask(sparql, timeout_s=self._limit_s()))
+        passing = replace(crp, form="select")
+        start = choose_start(self._graph, passing)
+        table, sparql = self._select(compile_crp(passing, start)), compile_crp(crp, start)
+        if table.rows:
+            return Outcome(sparql, table, boolean=True)
+        if not crp.asked:
+            return None
+        table = self._select(compile_crp(presupposed, choose_start(self._graph, presupposed)))
+        return Outcome(sparql, table, boolean=False) if table.rows else None
+
+    def _select(self, sparql: str) -> Table:
+        table = self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
+        # Virtuoso's groups repeat floats, as its DISTINCT does.
+        return replace(table, rows=tuple(dict.fromkeys(table.rows)))
+
+    def _count(self, sparql: str) -> int:
+        rows = self._graph.select(sparql, timeout_s=self._limit_s()).rows
+        if (count := read_count(rows)) is None:
+            raise MalformedResult(f"the graph counted {str(rows)[:200]}, which is not a number")
+        return count
+
+
+def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
+    """Return a path none of whose steps over a mediator leads back to where it came from.
+
+    What it must not lead back to in its conditions is that of `full`, before it was relaxed.
+    """
+    added: list[Constraint] = []
+    for at in range(2, len(crp.path) + 1):
+        if at == crp.answer and at - 2 == (crp.differs_from or 0):
+            continue  # The path itself says whether its answer may be this node.
+        if _may_return(crp.path[at - 2 : at], schema):
+            added.append(Constraint(at, (), IsNotNode(NodeRef(at - 2))))
+    for constraint in full.constraints:
+        if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
+            continue
+        entity = constraint.entity
+        # A name with no match in the graph leads nowhere.
+        if entity is not None and entity.is_grounded and _may_return(constraint.hops, schema):
+            added.append(Constraint(constraint.at, (), compare_with("!=", entity)))
+    if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
+        added = [each for each in added if each.at != crp.answer]
+    return replace(crp, constraints=(*crp.constraints, *added)) if added else crp
+
+
+def _may_return(steps: Sequence[Step], schema: GraphSchema) -> bool:
+    """Return whether two steps cross a mediator that may tie a node to others of its own type."""
+    first, second = steps
+    if not isinstance(first, Hop) or not isinstance(second, Hop):
+        return False
+    return schema.leads_to_mediator(first) and schema.start(first) == schema.end(second)
+
+
+def describe_without_value(entities: Sequence[Entity], hops: Sequence[Hop]) -> str:
+    """Say that entities cannot be compared, for people."""
+    value = " then ".join(hop.relation for hop in hops) or "value"
+    names = " or ".join(map(str, entities))
+    return f"the graph has no {value} of {names} to compare"
+
+
+_HUB = 200
+"""From this many neighbours it pays to look for a better start than the topic."""
+
+_FEW = 50
+"""A constraint that at most this many nodes can satisfy is a good start."""
+
+_TIMEOUT_S = 1.0
+"""Seconds to look at a constraint of several hops; more is not worth it."""
+
+
+def choose_start(graph: Graph, crp: Crp) -> Constraint | None:
+    """Choose the constraint at which to begin a grounded path; None if the topic will do.
+
+    The graph is asked for up to 200 nodes: those next to the topic and to entities of constraints,
+    and those from which constraints of several hops can be satisfied.
+    """
+    first = crp.path[0]
+    if not isinstance(first, Hop):
+        return None
+    candidates = [constraint for constraint in crp.constraints if _is_required(constraint)]
+    is_hub = bool(candidates) and _neighbours(graph, crp.topic, first) == _HUB
+    sizes = [
+        (_starts(graph, constraint), at)
+        for at, constraint in enumerate(candidates)
+        if is_hub or len(constraint.hops) > 1
+    ]
+    size, at = min(sizes, default=(_HUB, 0))
+    return candidates[at] if size <= _FEW else None
+
+
+def _is_required(constraint: Constraint) -> bool:
+    return (
+        constraint.entity is not None
+        and bool(constraint.hops)
+        and isinstance(constraint.at, int)
+        and not (constraint.optional or constraint.negated)
+    )
+
+
+def _starts(graph: Graph, constraint: Constraint) -> int:
+    """Count the nodes that satisfy a constraint, up to `_HUB`."""
+    entity, hops = constraint.entity, constraint.hops
+    assert entity is not None
+    if len(hops) == 1:
+        return _neighbours(graph, entity, Hop(hops[0].relation, not hops[0].inverse))
+    assert entity.mid is not None
+    query = starts_query(hops, entity.mid, _HUB)
+    try:
+        return len(graph.select(query, timeout_s=_TIMEOUT_S).rows)
+    except QueryTimeout:
+        return _HUB
+
+
+def _neighbours(graph: Graph, entity: Entity, hop: Hop) -> int:
+    direction: Direction = "in" if hop.inverse else "out"
+    assert entity.mid is not None
+    return len(graph.neighbours(entity.mid, hop.relation, direction, limit=_HUB))
+
+
+def is_reachable(graph: Graph, crp: Crp, timeout_s: float) -> bool:
+    """Return whether a CRP's main path exists, whatever its constraints.
+
+    Raises:
+        UnlinkedName: The topic is not grounded.
+        InputError: A relation or id is one that no query can hold.
+    """
+    return graph.ask(compile_skeleton(crp), timeout_s=timeout_s)
+
+
+def find_break(graph: Graph, crp: Crp, timeout_s: float) -> str:
+    """Describe where an unreachable main path breaks, as in ``breaks at hop 2: …``.
+
+    `timeout_s` is for all queries together, at most one a hop.
+    """
+    ends_at = time.monotonic() + timeout_s
+    try:
+        for hop, query in enumerate(compile_skeleton_prefixes(crp), 1):
+            left_s = max(ends_at - time.monotonic(), 0.001)
+            if not graph.ask(query, timeout_s=left_s):
+                start = str(crp.topic) if hop == 1 else "there"
+                return f"breaks at hop {hop}: {_step(crp.path[hop - 1])} leads nowhere from {start}"
+    except GraphError as error:
+        return f"where it breaks could not be found: {error}"
+    return f"leads to nothing but {_excluded(crp)}"
+
+
+def _step(step: Step) -> str:
+    if isinstance(step, Hop):
+        return f"{step.relation} backwards" if step.inverse else step.relation
+    return f"a fork of {', '.join(path_relations((step,)))}"
+
+
+def _excluded(crp: Crp) -> str:
+    """Name what the answers must not be: nothing else can be wrong with a whole path."""
+    excluded = []
+    if crp.differs_from is not None:
+        excluded.append(str(crp.topic) if crp.differs_from == 0 else "a node of its own way")
+    if crp.answer_language is not None:
+        excluded.append("texts in other languages")
+    return " and ".join(excluded)
 
 
 def read_given(path: str | Crp) -> CrpReading:

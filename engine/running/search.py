@@ -11,8 +11,6 @@ the topic, whose name would attract relations of its own, and by the sum of its 
 What the words asked for in training questions counts too (`LinkingModel.asked_relations`).
 
 Source: RouterKGQA §3.3, "Beam search over relation paths", equations 5 to 11.
-
-Where a search of the graph starts, and what it compares paths with.
 """
 
 import math
@@ -40,36 +38,22 @@ _ASKED_WEIGHT, _ASKED_FLOOR = 0.05, 1e-3
 
 @dataclass(frozen=True, slots=True)
 class SearchWidths:
-    """How much is kept; the defaults are the paper's.
+    """How much is kept; the defaults are the paper's (RouterKGQA §4.1)."""
 
-    Attributes:
-        relations: Of each path's end, for each step of the blueprint (x).
-        candidates: Paths of a step (y), which a general model is shown.
-        beam: Paths that the next step starts from (w).
-
-    Source: RouterKGQA §4.1.
-    """
-
-    relations: int = 4
-    candidates: int = 10
-    beam: int = 3
+    relations: int = 4  # x: of each path's end, for each step of the blueprint
+    candidates: int = 10  # y: paths of a step, which a general model is shown
+    beam: int = 3  # w: paths that the next step starts from
 
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """What paths are compared with.
+    """What paths are compared with."""
 
-    Attributes:
-        question: The question without its mention of the topic.
-        steps: The blueprint, a phrase a step; at least one.
-        asked: How likely the question's words ask for a relation, in [0, 1]; 0 if it is absent.
-        hop_cost: Score penalty per hop; similarity alone favours long paths.
-    """
-
-    question: str
-    steps: tuple[str, ...]
+    question: str  # without its mention of the topic
+    steps: tuple[str, ...]  # the blueprint, a phrase a step; at least one
     asked: Mapping[str, float] = field(default_factory=dict)
-    hop_cost: float = 0.0
+    """How likely the question's words ask for a relation, in [0, 1]; 0 if it is absent."""
+    hop_cost: float = 0.0  # similarity alone favours long paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +65,7 @@ class ScoredPath:
 
 
 class PathSearch:
-    """Searches the paths of one question.
-
-    Args:
-        frontiers: Of the question.
-        schema: Of the graph.
-        embedder: Compares texts.
-        guide: What the question asks.
-        widths: How much is kept.
-    """
+    """Searches the paths of one question."""
 
     def __init__(
         self,
@@ -99,7 +75,7 @@ class PathSearch:
         guide: Guide,
         widths: SearchWidths,
     ) -> None:
-        self._frontiers, self._schema, self._embedder = frontiers, schema, embedder
+        self.frontiers, self.schema, self._embedder = frontiers, schema, embedder
         self._guide, self.widths = guide, widths
 
     def extend(self, beam: Sequence[RelationPath]) -> list[ScoredPath]:
@@ -108,12 +84,9 @@ class PathSearch:
         Returns:
             The longer paths, most similar to the question first. Each leads to something in the
             graph, by one hop more, or by two if the first leads to a mediator.
-
-        Raises:
-            GraphError: The graph does not answer.
         """
         longer = [path for each in beam for path in self._expanded(each)]
-        return self.score([path for path in longer if self._frontiers.has_answer(path)])
+        return self.score([path for path in longer if self.frontiers.has_answer(path)])
 
     def score(self, paths: Sequence[RelationPath]) -> list[ScoredPath]:
         """Compare paths with the question and sort them, the most similar first."""
@@ -134,9 +107,7 @@ class PathSearch:
     ) -> list[ScoredPath]:
         """Choose the candidates, best first; of paths that mean the same, the best one.
 
-        Args:
-            paths: To choose from.
-            known: Paths that are candidates whatever their score.
+        Paths that are `known` are candidates whatever their score.
         """
         kept = self._distinct(self.score(known))
         others = self._distinct(paths)
@@ -147,15 +118,15 @@ class PathSearch:
     def _distinct(self, paths: Iterable[ScoredPath]) -> dict[RelationPath, ScoredPath]:
         distinct: dict[RelationPath, ScoredPath] = {}
         for each in sorted(paths, key=lambda each: -each.score):
-            edges = RelationPath(each.path.topic, self._schema.canonical(each.path.hops))
+            edges = RelationPath(each.path.topic, self.schema.canonical(each.path.hops))
             distinct.setdefault(edges, each)
         return distinct
 
     def _expanded(self, path: RelationPath) -> Iterator[RelationPath]:
-        for hop in self._select(self._frontiers.hops(path)):
+        for hop in self._select(self.frontiers.hops(path)):
             longer = path.then(hop)
-            if self._frontiers.ends_at_mediator(longer):
-                for onward in self._select(self._frontiers.hops(longer)):
+            if self.frontiers.ends_at_mediator(longer):
+                for onward in self._select(self.frontiers.hops(longer)):
                     yield longer.then(onward)
             else:
                 yield longer
@@ -164,7 +135,7 @@ class PathSearch:
         """Keep the hops most like each step of the blueprint: the paper's equation 9."""
         if not hops:
             return []
-        edges = self._schema.canonical(hops)
+        edges = self.schema.canonical(hops)
         texts = [relation_words(hop.relation) for hop in hops]
         kept: dict[Hop, None] = {}
         for step in self._guide.steps:
@@ -186,12 +157,7 @@ _EACH_MENTION = 2
 
 
 def search_topics(asked: Asked, readings: Sequence[Crp]) -> list[Entity]:
-    """Return the entities that a search starts from, best first.
-
-    Args:
-        asked: The question.
-        readings: Grounded CRPs; their topics come before the given and the linked entities.
-    """
+    """Return the entities that a search starts from: topics of paths, then given and linked."""
     return list(dict.fromkeys(_topics(readings, asked.given, asked.linked)))[:MAX_STARTS]
 
 
@@ -201,12 +167,7 @@ def without_mentions(asked: Asked, topics: Sequence[Entity]) -> str:
 
 
 def unnamed_entities(asked: Asked, crp: Crp) -> Iterator[Entity]:
-    """Yield linked entities whose words name no entity of a CRP, two for the same words at most.
-
-    Args:
-        asked: The question.
-        crp: Grounded.
-    """
+    """Yield linked entities whose words name no entity of a CRP, two for the same words at most."""
     named = list(crp.entities())
     rest = without_mentions(asked, named)
     mids = {entity.mid for entity in named}

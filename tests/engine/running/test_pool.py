@@ -8,6 +8,7 @@ Orders and comparisons that a path lacks, found on the demo graph.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,11 @@ from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import kbqa as method
 from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, run_searched
 from kbqa.engine.resources import Resources
-from kbqa.engine.running import pool as narrow
+from kbqa.engine.running import pool as pools
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge
-from kbqa.engine.running.pool import Narrower, PathPool, carry_constraints
+from kbqa.engine.running.pool import PathPool, carry_constraints
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, NoPaths
@@ -330,7 +331,8 @@ def _narrowed(graph: Graph, question: str, path: str) -> Sequence[str]:
     [tried] = _try_all(engine, question, [Candidate(path, -1.0, 10)])
     assert tried.crp is not None
     schema = GraphSchema(graph)
-    found = Narrower(graph, schema, Frontiers(graph, schema)).find(asked, tried.crp)
+    ways_to = partial(pools.find_ways, graph, schema)
+    found = pools.narrow(asked, tried.crp, Frontiers(graph, schema), ways_to)
     return [render_crp(crp).splitlines()[-1].split(" (")[0] for crp in found]
 
 
@@ -375,7 +377,7 @@ def test_an_entity_or_a_value_that_a_path_passes_over_is_a_condition(
 def test_hubs_are_found_from_the_nodes_of_the_path(
     demo: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(narrow, "_MAX_EDGES", 30)
+    monkeypatch.setattr(pools, "_MAX_EDGES", 30)
     found = _narrowed(demo, "which languages of Kenya are spoken in Tanzania?", LANGUAGES)
     assert found[:1] == ["?x -> language.human_language.countries_spoken_in = Tanzania"]
 
@@ -455,7 +457,7 @@ def test_a_value_with_too_many_edges_is_looked_for_at_the_nodes_of_the_path(
     officials: Graph, monkeypatch: pytest.MonkeyPatch, question: str, conditions: Sequence[str]
 ) -> None:
     """Seven and eight nodes have these values: half of them must not pass for all."""
-    monkeypatch.setattr(narrow, "_MAX_EDGES", 6)
+    monkeypatch.setattr(pools, "_MAX_EDGES", 6)
     assert _narrowed(officials, question, GOVERNORS) == conditions
 
 
