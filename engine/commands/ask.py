@@ -1,13 +1,9 @@
-"""The command `kbqa ask`.
-
-The prompt of `kbqa ask`: one question after the other, with the model loaded once.
-
-The command `kbqa completion`.
-"""
+"""The commands `kbqa ask`, with a prompt for one question after the other, and `completion`."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,25 +110,15 @@ def ask(
 
         check_key("via", via, KEY_VARIABLE)
         with closing(ServedEngine(via)) as served:
-            is_done = _answer_all(
-                question,
-                lambda text: served.ask(
-                    text, entities, deadline_s=deadline_s, with_lines=not as_json
-                ),
-                as_json,
-            )
+            ask_one = partial(served.ask, deadline_s=deadline_s, with_lines=not as_json)
+            is_done = _answer_all(question, lambda text: ask_one(text, entities), as_json)
     else:
         with open_engine(graph, model, chat, method) as engine:
             if question is None:
                 Prompt(engine, entities, deadline_s, as_json).run()
                 return
-            is_done = _answer_all(
-                question,
-                lambda text: _ask_engine(
-                    engine, text, entities, deadline_s=deadline_s, with_lines=not as_json
-                ),
-                as_json,
-            )
+            ask_one = partial(_ask_engine, engine, deadline_s=deadline_s, with_lines=not as_json)
+            is_done = _answer_all(question, lambda text: ask_one(text, entities), as_json)
     if not is_done:
         raise SystemExit(1)
 
@@ -231,11 +217,7 @@ _KEPT_LINES = 1000
 class Prompt:
     """Takes questions and commands until the user leaves; no error ends it.
 
-    Args:
-        engine: What answers.
-        topics: What the first questions are about, if that is known.
-        deadline_s: Seconds that a question may take in all; None for any time.
-        as_json: Print answers as JSON, one a line.
+    The first questions are about `topics`, if there are any. Answers as JSON take a line each.
     """
 
     def __init__(

@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     "--batch-size",
     type=click.IntRange(1),
     default=8,
-    show_default=True,
     help="Questions for which paths are written at once.",
 )
 @json_option
@@ -230,14 +229,12 @@ def report(
     "--metric",
     type=click.Choice(METRICS),
     default="f1",
-    show_default=True,
     help="Group and list questions by this metric.",
 )
 @click.option(
     "--examples",
     type=click.IntRange(0),
     default=5,
-    show_default=True,
     help="How many wins and losses to list; --json has all.",
 )
 @json_option

@@ -35,7 +35,6 @@ from kbqa.sparql.errors import GraphError, InputError
     "--limit",
     type=click.IntRange(1, 100),
     default=10,
-    show_default=True,
     help="Maximum number of entities for a question.",
 )
 @graph_options

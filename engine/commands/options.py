@@ -1,7 +1,7 @@
-"""Options that several commands share, and the command `kbqa methods`.
+"""Options that several commands share, what they open, and the command `kbqa methods`.
 
-They choose the small model, the general model and what it may cost, the method with its settings,
-the questions, and how a row for each question is written.
+The options choose the small model, the general model and what it may cost, the method with its
+settings, the questions, and where a run's rows go.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,13 +87,8 @@ def open_engine(
 ) -> "Iterator[Engine]":
     """Open what a question needs, as the user chose it.
 
-    Args:
-        graph: The graph.
-        model: The small model, loaded only if the method writes paths.
-        chat: The general model.
-        method: The method and its settings.
-        saved: Stands in for the small model if all paths have been written before.
-        workers: Queries that run at once.
+    The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
+    have been written before. `workers` is how many queries run at once.
 
     Raises:
         InputError: The choices contradict each other.
@@ -346,11 +341,7 @@ class RunChoice:
     ] = True
 
     def read(self, file: Path) -> "Sequence[Question]":
-        """Read the questions of a file, or the sample of them.
-
-        Raises:
-            InputError: See `kbqa.engine.questions.question_sets.read_questions`.
-        """
+        """Read the questions of a file, or the sample of them."""
         from kbqa.engine.questions.question_sets import read_questions, sample_questions
 
         questions = read_questions(file)
@@ -359,11 +350,7 @@ class RunChoice:
         return sample_questions(questions, self.sample, self.seed)
 
     def checked_output(self) -> Path:
-        """Check that rows can be written, and that none are overwritten or resumed unasked.
-
-        Raises:
-            InputError: They cannot be written, or an input or a run is there.
-        """
+        """Check that rows can be written, and that none are overwritten or resumed unasked."""
         output = self.output
         if output is None:
             raise click.UsageError("Missing option '--output'.")
@@ -380,25 +367,25 @@ class RunChoice:
 
 
 def check_output(output: Path) -> None:
-    """Check that the command that runs reads nothing from what it writes, by any path or link.
+    """Check that no input of the command is its output, its manifest, or a file in it.
 
     Raises:
-        InputError: An input is the output, its manifest, or a file in it.
+        InputError: One is, by whatever path or link.
     """
     from kbqa.engine.files import manifest_path
 
     context = click.get_current_context()
+    written = (output, manifest_path(output))
     for parameter in context.command.params:
-        if isinstance(parameter.type, click.Path) and parameter.type.exists:
-            value = context.params[str(parameter.name)]
-            for path in value if isinstance(value, tuple) else (value,):
-                written = (output, manifest_path(output))
-                if path is not None and any(_is_within(path, each) for each in written):
-                    name = parameter.opts[0]
-                    raise InputError(
-                        f"--output {output} would overwrite {path}, which is read ({name}). "
-                        "Choose another --output."
-                    )
+        if not (isinstance(parameter.type, click.Path) and parameter.type.exists):
+            continue
+        value = context.params[str(parameter.name)]
+        for path in value if isinstance(value, tuple) else (value,):
+            if path is not None and any(_is_within(path, each) for each in written):
+                raise InputError(
+                    f"--output {output} would overwrite {path}, which is read "
+                    f"({parameter.opts[0]}). Choose another --output."
+                )
 
 
 def _is_within(path: Path, output: Path) -> bool:
@@ -412,14 +399,9 @@ run_options = options_of(RunChoice, "run")
 
 @contextmanager
 def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]]:
-    """Show the progress of a run; if it is stopped, say how to resume.
+    """Show the progress of a run, and if it is stopped, say how to resume.
 
-    Args:
-        progress: Counts the rows.
-        total: The questions of the run.
-
-    Yields:
-        What is to be called with each row.
+    The function that is yielded is called with each row.
     """
     from tqdm import tqdm
 

@@ -136,10 +136,9 @@ def _click_type(kind: Any, option: Option) -> "click.ParamType[Any] | None":
     most = option.at_most if option.below is None else option.below
     if least is None and most is None:
         return click.INT if kind is int else click.FLOAT
-    range_type: Any = click.IntRange if kind is int else click.FloatRange
-    return range_type(
-        least, most, min_open=option.above is not None, max_open=option.below is not None
-    )
+    bounds: dict[str, Any] = {"min": least, "max": most}
+    bounds |= {"min_open": option.above is not None, "max_open": option.below is not None}
+    return click.IntRange(**bounds) if kind is int else click.FloatRange(**bounds)
 
 
 _PRECEDENCE = (

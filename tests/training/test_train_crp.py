@@ -16,7 +16,7 @@ from kbqa.engine.cli import main
 from kbqa.engine.writing.checkpoint import INSTALL_LM
 from kbqa.training.config import ALL_LAYERS, FULL_LEARNING_RATE, TrainingConfig
 from kbqa.training.data.training_set import Example
-from kbqa.training.options import config_options
+from kbqa.training.options import complete_config, config_options, preset_option
 
 TABLE_9 = {
     "learning_rate": 5e-5,
@@ -253,9 +253,10 @@ def test_options_win_over_the_preset(arguments: list[str], expected: TrainingCon
     chosen = []
 
     @click.command()
+    @preset_option
     @config_options
-    def command(config: TrainingConfig) -> None:
-        chosen.append(config)
+    def command(config: TrainingConfig, preset: str) -> None:
+        chosen.append(complete_config(config, preset))
 
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 0, result.output
