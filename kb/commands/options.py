@@ -138,8 +138,29 @@ def _click_type(kind: Any, option: Option) -> "click.ParamType[Any] | None":
         return click.INT if kind is int else click.FLOAT
     bounds: dict[str, Any] = {"min": least, "max": most}
     bounds |= {"min_open": option.above is not None, "max_open": option.below is not None}
-    return click.IntRange(**bounds) if kind is int else click.FloatRange(**bounds)
+    return click.IntRange(**bounds) if kind is int else _Number(**bounds)
 
+
+class _Number(click.FloatRange):
+    """A number in a range. For click, NaN is in every range, and no limit would hold with it."""
+
+    meaning = "a number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not {self.meaning}.", param, ctx)
+        return number
+
+
+class _Seconds(_Number):
+    meaning = "a number of seconds"
+
+
+SECONDS = _Seconds(min=0, min_open=True)
+"""The type of an option that limits a time."""
 
 _PRECEDENCE = (
     ParameterSource.COMMANDLINE,
@@ -156,20 +177,6 @@ def is_given(name: str) -> bool:
 def _rank(name: str) -> int:
     source = click.get_current_context().get_parameter_source(name)
     return _PRECEDENCE.index(source) if source in _PRECEDENCE else len(_PRECEDENCE)
-
-
-class _Seconds(click.FloatRange):
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):  # which a range does not notice
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return seconds
-
-
-SECONDS = _Seconds(min=0, min_open=True)
-"""The type of an option that limits a time."""
 
 
 @dataclass(frozen=True, slots=True)

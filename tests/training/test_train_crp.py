@@ -105,6 +105,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
     [
         (["--valid-size", "0", "--max-length", "16"], 1, "no examples to train on: 11 are longer"),
         (["--learning-rate", "0"], 2, "Invalid value for '--learning-rate'"),
+        (["--learning-rate", "nan"], 2, "'nan' is not a number"),
         (["--data", "nowhere.jsonl"], 2, "File 'nowhere.jsonl' does not exist"),
         (["--base", "./nowhere"], 1, "there is no model folder ./nowhere"),
         (["--start", "nowhere"], 1, "there is no adapter at nowhere"),
@@ -120,6 +121,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
     ids=[
         "too long",
         "learning rate",
+        "no learning rate",
         "no file",
         "no model",
         "no start",

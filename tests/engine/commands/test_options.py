@@ -210,11 +210,17 @@ def test_every_option_is_taken():
         ("--llm-calls", "-1"),
         ("--llm-concurrency", "0"),
         ("--llm-timeout", "0"),
+        ("--llm-timeout", "nan"),
     ],
 )
 def test_what_cannot_be_is_refused(option, value):
     with pytest.raises(click.UsageError, match=f"Invalid value for '{option}'"):
         choose(option, value)
+
+
+def test_a_limit_that_is_no_number_limits_nothing_and_is_refused():
+    with pytest.raises(click.UsageError, match="'nan' is not a number"):
+        choose("--llm-limit", "nan")
 
 
 def test_a_model_alone_is_openais():
