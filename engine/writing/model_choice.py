@@ -1,4 +1,4 @@
-"""Which small model writes, and what runs it: chosen first, loaded when it is needed."""
+"""The choice of the small model and of its back end, made first and loaded when needed."""
 
 import importlib.util
 import json
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 Backend = Literal["transformers", "openvino", "vllm", "server"]
 
 BEAM_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
-"""Those that run kbqa's own beam search, which the graph constrains unless the user says."""
+"""Those that run kbqa's own beam search, which the graph constrains by default."""
 
+# Files of NVIDIA's driver, of Windows' for Linux and of AMD's, if there is a GPU.
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Files of NVIDIA's driver, of Windows' for Linux and of AMD's, if there is a GPU to compute on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class ModelChoice(WeightsChoice):
         return self.level != "none"
 
     def check(self) -> None:
-        """Cheaply check that the model can be loaded.
+        """Check that the model can be loaded, which is quick.
 
         Raises:
             InputError: The server's URL or key is not valid.
@@ -113,10 +113,7 @@ class ModelChoice(WeightsChoice):
         checkpoint.check_base_model(base)
 
     def load(self, graph: "Graph | None") -> "Generator":
-        """Check the model, which is quick, and load it.
-
-        `graph` constrains it; None will do unless `needs_graph`.
-        """
+        """Check the model and load it; the graph is needed only if `needs_graph`."""
         from kbqa.engine.writing.checkpoint import open_adapter
         from kbqa.engine.writing.steering import Decoding
 
@@ -146,7 +143,7 @@ class ModelChoice(WeightsChoice):
 
 
 def default_backend(base: str) -> Backend:
-    """Return what runs a base model unless the user says: OpenVINO if it can, and without a GPU."""
+    """Return OpenVINO if it can run a base model and there is no GPU, else transformers."""
     has_torch, has_openvino = (
         importlib.util.find_spec(name) is not None for name in ("torch", "openvino")
     )
