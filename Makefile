@@ -14,9 +14,11 @@ VENV ?= .venv
 # index has builds of its own, which bring other packages, such as NVIDIA's. The newest release may
 # be one of gigabytes.
 TORCH ?= torch==2.13.0
-# What `make quick` leaves out: it builds, trains, opens a browser, or kills processes.
+# What `make quick` leaves out: it builds, trains, opens a browser, kills processes, or compares what
+# whole models or every method do.
 LONG := test_wheel.py deploy training tools engine/serve/browser kb/loading/test_resume.py \
-	engine/evaluation/test_run_reliability.py
+	engine/evaluation/test_run_reliability.py engine/methods/test_every_method.py \
+	engine/writing/test_gguf.py engine/writing/test_openvino.py engine/writing/test_transformers.py
 # How many processes share the tests.
 WORKERS ?= 2
 

@@ -1,3 +1,4 @@
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,9 +15,10 @@ from kbqa.kb.names.index import NameIndex
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.crp import AnyOf, Crp, Entity, IsNotEntity
 from kbqa.sparql.forms import parse_routerkgqa, render_extended
+from kbqa.training.data.training_set import ASKED, DEMO_SOURCE, Example, load_examples
 from kbqa.training.demo import DemoExample, DemoFacts, _with_slip, demo_examples, read_intents
 
-SEED = 0
+SEED = 42  # of the commands, so that a process writes the questions once
 UNSEEN_RELATIONS = {
     "aviation.airport.icao",
     "chemistry.chemical_element.electronegativity",
@@ -187,3 +189,27 @@ def test_every_question_has_an_answer_in_the_store(
         if not any(says(runner, graph, crp) for crp in groundings(example.crp, names))
     ]
     assert unanswered == []
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[Example]:
+    return load_examples([], demo_questions=50, seed=SEED).examples
+
+
+def test_as_many_demo_questions_as_wanted(drawn: list[Example]) -> None:
+    assert len(drawn) == 50
+    assert {example.source for example in drawn} == {DEMO_SOURCE}
+    assert len({example.id for example in drawn}) == 50
+
+
+def test_none_that_is_kept_for_testing(drawn: list[Example], examples: list[DemoExample]) -> None:
+    kept = {one.question.casefold() for one in examples if one.split == "valid"}
+    assert not {example.question.casefold() for example in drawn} & kept
+
+
+def test_none_that_a_test_set_asks(drawn: list[Example], tmp_path: Path) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_text(json.dumps({"id": "1", "question": drawn[7].question.upper()}))
+    gathered = load_examples([], demo_questions=50, seed=SEED, scored=[path])
+    assert gathered.skipped_rows == {ASKED: [f"demo {drawn[7].id}"]}
+    assert gathered.examples == [*drawn[:7], *drawn[8:]]

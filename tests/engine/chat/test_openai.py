@@ -161,7 +161,7 @@ def test_a_server_that_is_always_slow_is_reported_in_time(server, how):
     started = time.monotonic()
     with pytest.raises(ModelError, match=message):
         chat_with(server, timeout_s=0.1).complete(WHO)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3  # not for ever, on a busy machine too
 
 
 @SLOW
@@ -169,8 +169,8 @@ def test_a_call_ends_at_the_deadline_of_its_question(server, how):
     server.answers(b"{}", **how)
     started = time.monotonic()
     with pytest.raises(DeadlineExceeded):
-        chat_with(server, timeout_s=5).complete(WHO, ends_at=started + 0.2)
-    assert time.monotonic() - started < 1
+        chat_with(server, timeout_s=60).complete(WHO, ends_at=started + 0.2)
+    assert time.monotonic() - started < 3
 
 
 def test_a_call_that_waits_to_ask_again_ends_at_the_deadline(server):
@@ -178,7 +178,7 @@ def test_a_call_that_waits_to_ask_again_ends_at_the_deadline(server):
     started = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         chat_with(server).complete(WHO, ends_at=started + 0.2)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize("status", [200, 500])

@@ -35,7 +35,11 @@ def typed(small_store: Path, scripted, monkeypatch, capsys):
     def typed(*lines: str, replies=(), topics=(), as_json=False):
         text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
-        with open_graph(small_store) as graph, Engine(graph, scripted(*replies)) as engine:
+        settings = {"judge": "confidence"}
+        with (
+            open_graph(small_store) as graph,
+            Engine(graph, scripted(*replies), settings=settings) as engine,
+        ):
             Prompt(engine, topics, None, as_json).run()
         return capsys.readouterr()
 

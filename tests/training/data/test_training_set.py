@@ -489,3 +489,14 @@ def test_a_part_of_a_set_has_every_relation_that_it_can_have() -> None:
 def test_the_seed_decides_what_is_drawn() -> None:
     draws = [draw_mixture(ALL, {"facts": 0.15}, seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
+
+
+def test_question_sets_come_first_and_demo_questions_only_if_wanted(tmp_path: Path) -> None:
+    crp = "Main Path:\n Kenya -[location , country , capital]-> ?x"
+    path = tmp_path / "own.jsonl"
+    rows = [{"id": "q1", "question": "kenya's capital?", "crp_routerkgqa": crp}, {"id": "q2"}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    gathered = load_examples([path], demo_questions=0, seed=0)
+    assert gathered.examples == [Example("q1", "kenya's capital?", crp, "own")]
+    assert gathered.skipped == {"no question": 1}
+    assert [file.name for file in gathered.files] == ["own.jsonl"]
