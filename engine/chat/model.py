@@ -156,8 +156,7 @@ PRICES = {
 }
 """By the model's name in lower case, without the parts in `_NOT_PRICED`.
 
-A model with open weights has the price of companies that host it, even if the user serves it. So
-costs stay comparable.
+A model with open weights has the price of companies that host it, so that costs are comparable.
 """
 
 # The owner or provider, the tuning, the format, and the date of the version.

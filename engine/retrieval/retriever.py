@@ -92,8 +92,8 @@ class Weights:
     ) -> "NDArray[np.float64]":
         """Return a probability for each triple of a subgraph, in (0, 1).
 
-        The question is its vector; `relations` has a row of `text_columns` for each relation, and
-        `nodes` one of `node_columns` for each node. The others number the parts of each triple.
+        `relations` has a row of `text_columns` for each relation, `nodes` one of `node_columns` for
+        each node. The others number the parts of each triple.
         """
         import numpy as np
 

@@ -294,16 +294,10 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Find the n most likely texts for each prompt, best first; fewer if the others are hopeless.
 
-    Args:
-        model: A causal language model.
-        prompts: The tokens of each prompt.
-        n: Number of beams; 1 is greedy search.
-        end: The end-of-text token.
-        max_new_tokens: Texts that are not finished by then are dropped.
-        starts: The state in which the texts of each prompt begin; unsteered by default.
-        ends_at: The deadline, checked between steps.
-        done: Called with a prompt's number and texts as soon as its search is over.
-        is_wanted: Called with a prompt's number between steps; if False, no texts are returned.
+    Texts begin in the states `starts`, unsteered by default, and are dropped if they do not reach
+    the token `end` within `max_new_tokens`. `done` is called with a prompt's number and texts as
+    soon as its search is over. Between steps the deadline is checked, and `is_wanted` is called
+    with a prompt's number; if it returns False, the prompt gets no texts.
     """
     states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [

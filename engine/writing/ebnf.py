@@ -73,12 +73,12 @@ def _is_topic(topic: object) -> bool:
     return isinstance(topic, str) and all(topic.partition(" "))
 
 
+# Names of nodes in restrictions, in the published texts and as `render_routerkgqa` writes them.
 _VARIABLES = (
     *(f"?{letter}" for letter in ascii_lowercase),
     *(f"?sk{number}" for number in range(10)),
     *("?c2", "?k2", "?y2", "?k3", "?y3", "?num", "?num2", "?number", "?name", "?name2", "?st"),
 )
-"""Names of nodes in restrictions, in the published texts and as `render_routerkgqa` writes them."""
 
 # What `str.strip` removes, except the line break. In a name, "-[" may not follow such a space,
 # since an arrow would begin there.
@@ -125,6 +125,7 @@ order ::= "\n  ORDER BY " ("DESC(" | "ASC(")
 limit ::= ")\n  LIMIT " ({_any(map(str, range(1, MAX_LIMIT + 1)))})
 """
 
+# The lines about a variable, by section.
 _LINES = {
     "entity": r'"\n {name}" entity_end',
     "numeric": r'"\n {name}" numeric_end'
@@ -132,7 +133,6 @@ _LINES = {
     r' | order "{name}" limit',
     "string": r'"\n {name}" string_end | "\n  FILTER (" ("{name}" | "str({name})") text ")"',
 }
-"""The lines about a variable, by section."""
 
 _WORD = re.compile(" ?[^ ]+")
 

@@ -303,17 +303,9 @@ def write_beams(
 
     A path is ``{"crp", "routerkgqa", "logprob", "tokens", "topics"}``. `seconds` is the wall time
     of the question's batch, divided by its questions. The same call again resumes an incomplete
-    file. A manifest beside the file records how it was made.
-
-    Args:
-        generate: Called with the questions of one batch; writes their candidates, best first.
-        questions: Those that `output` already holds are skipped.
-        output: JSON Lines.
-        source: The file that the questions are from.
-        settings: Other settings that decide the rows, for the manifest: model, candidates, graph.
-        gold_entities: Give the gold topics with the questions.
-        batch_size: Questions to write for at once.
-        report: Called with the number of questions already written, then with that of each batch.
+    file. A manifest beside the file holds the `settings` that decide the rows, and the `source` of
+    the questions. With `gold_entities`, the gold topics are given with the questions. `report` is
+    called with the number of questions already written, then with that of each batch.
 
     Raises:
         InputError: `output` cannot be written, or holds something else.

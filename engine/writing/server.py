@@ -89,7 +89,7 @@ class ServerGenerator:
             only with kbqa's logits processor, which should have opened the same graph.
         search: ``sample``, or ``beam``, which only vLLM's server offers, slowly.
         seed: Seed of the samples.
-        timeout_s: Seconds for one request.
+        timeout_s: For one request.
         retries: Further tries of a failed request.
 
     Raises:
