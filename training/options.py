@@ -1,7 +1,4 @@
-"""Options of the training commands, and those of `kbqa train-crp` that are settings of the run.
-
-The question sets that the user chose for training, not yet read.
-"""
+"""Options of the training commands, and the question sets that they choose."""
 
 from collections import Counter
 from collections.abc import Mapping

@@ -1,9 +1,4 @@
-"""The command `kbqa doctor`: run checks and print their findings.
-
-Check the machine: disk, memory, open files, Python and installed packages.
-
-Check that the parts of the path model are there, without loading them.
-"""
+"""The command `kbqa doctor`: check the graph, the models and the machine, without loading them."""
 
 import importlib.util
 import json
@@ -189,12 +184,7 @@ _EXTRA_FOR_DEVELOPERS = "dev"
 
 
 def check_machine(store: Path | None, model_bytes: int) -> Iterator[Finding]:
-    """Check the machine.
-
-    Args:
-        store: The embedded store in use, if any.
-        model_bytes: Memory that the small model needs; 0 if unknown.
-    """
+    """Check the machine, for a store and for a model of so much memory (0 if unknown)."""
     yield from _check_packages()
     folders = {"cache": cache_directory()} | ({} if store is None else {"store": store})
     for name, folder in folders.items():
@@ -297,12 +287,7 @@ _UNPACKED = 6
 
 
 def check_models(base: str | None = None, adapter: Path | None = None) -> Iterator[Finding]:
-    """Check everything that `kbqa ask` loads.
-
-    Args:
-        base: Base model, if not the one that the adapter names.
-        adapter: Adapter, if not the shipped one.
-    """
+    """Check everything that `kbqa ask` loads: the shipped adapter and its base, unless given."""
     adapter = adapter or DEFAULT_ADAPTER
     try:
         opened = open_adapter(adapter)

@@ -1,9 +1,7 @@
-"""The commands that query a graph: `kbqa sparql` and `kbqa relations`.
+"""The commands `kbqa sparql` and `kbqa relations`, and the formats of rows.
 
-Print the rows of a SELECT: an aligned table for people, and the three formats of the W3C.
-
-The table shows Freebase ids and bare texts; JSON, CSV and TSV are those of SPARQL 1.1 (full IRIs),
-so that other tools read them.
+A table for people shows Freebase ids and bare texts. JSON, CSV and TSV are those of SPARQL 1.1 with
+full IRIs, so that other tools read them.
 """
 
 import csv
