@@ -1,8 +1,8 @@
-"""The rows of a run: the answer to each question, how it scores, and what it cost.
+"""The rows of a run: the answer to each question, its scores and its cost.
 
-`kbqa eval` writes rows and reports read them. Any method's answers fit: what only one method knows
-is in its trace. Each row is in the file whole or not at all, however the run ends. A run is its
-rows and the manifest next to them.
+`kbqa eval` writes rows and reports read them. What only one method knows is in its trace. Each row
+is in the file whole or not at all, however the run ends. A run is its rows and the manifest next to
+them.
 """
 
 import json
@@ -98,8 +98,7 @@ class Row(_RowPart):
     """A question's row. Fields that the file does not have are None or empty.
 
     The fields from `answers` to `seconds` are those of `Answer.to_dict`, and those from `category`
-    to `gold_unanswerable` are of `Question`. `gold_names` has the names of each set of `gold`, if
-    the question set has them. A failed question has no costs if they are not known.
+    to `gold_unanswerable` are of `Question`. `gold_names` has the names of each set of `gold`.
     """
 
     schema_version: int
@@ -234,7 +233,7 @@ def answered_row(
     *,
     timings: bool,
 ) -> Row:
-    """Make the row of a question that a method answered, or found no answer to.
+    """Make the row of a question that did not fail.
 
     `timings` includes what differs from run to run: the seconds of each stage and of general
     models, and how many replies came from the cache.
@@ -266,8 +265,7 @@ def failed_row(
 ) -> Row:
     """Make the row of a question that failed: it scores 0.
 
-    `candidates` and `general` are what models took before; without candidates, writing failed and
-    the cost is not known.
+    Without `candidates`, writing failed and the cost is not known.
     """
     costs: dict[str, Any] = dict.fromkeys(("calls", "tokens", "usage", "cost_usd"))
     if candidates is not None:
@@ -389,8 +387,8 @@ def write_rows(
     """Make rows and append each to a file, in the order in which they are done.
 
     Each job makes a row, in any thread. The next is taken, in this thread, once fewer than
-    `concurrency` are running. `report` is called with each row that was written, by one thread at a
-    time. On any error, the rows of jobs in progress are written first if possible.
+    `concurrency` are running. `report` is called with each written row, by one thread at a time.
+    On any error, the rows of jobs in progress are written first if possible.
 
     Raises:
         InputError: The file cannot be opened for writing.
@@ -415,8 +413,8 @@ def write_rows(
 def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> dict[str, _R]:
     """Read the rows that a resumed run keeps, by id, and remove all else from the file.
 
-    Removed are rows of questions that failed, and a last line that was being written when the run
-    was killed. `read` reads a row from a record and its place, as `read_row` does.
+    This removes rows of questions that failed, and a last line that was being written when the run
+    was killed. `read` is a function such as `read_row`.
 
     Raises:
         InputError: The file is broken elsewhere than at its end.
@@ -456,7 +454,7 @@ _PER = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What questions take, of those for which it is known."""
+    """A summary of the costs of those questions for which they are known."""
 
     mean: float
     median: float
@@ -466,11 +464,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Summarise values; None if there are none.
-
-    >>> spread([1, 2, 3, 10])
-    Spread(mean=4.0, median=2.5, p95=10, total=16, n=4)
-    """
+    """Summarise values; None if there are none."""
     if not values:
         return None
     ranked = sorted(values)
@@ -561,9 +555,7 @@ class RecordedRun:
 
 
 def flatten_manifest(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return a manifest as labels and texts, with the labels of nested ones joined.
-
-    Null values are left out.
+    """Return a manifest without null values as labels and texts; labels of nested ones are joined.
 
     >>> flatten_manifest({"n": 5, "beams": None, "store": {"languages": ["en"], "is_full": False}})
     {'n': '5', 'store, languages': 'en', 'store, is full': 'no'}
@@ -603,8 +595,8 @@ def read_run(path: Path) -> RecordedRun:
     """Read a run.
 
     Raises:
-        InputError: The file or its manifest is missing or broken, is not a run that this kbqa
-            reads, or has two rows of one question.
+        InputError: The file or its manifest is missing, broken or of another version, or has two
+            rows of one question.
     """
     rows: dict[str, Row] = {}
     for number, record in read_rows(path):

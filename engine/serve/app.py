@@ -57,8 +57,8 @@ def make_app(
 ) -> ASGIApp:
     """Make the application, which starts the service and closes it.
 
-    The metrics are those that the service has as its observer. `openai` offers OpenAI's chat
-    protocol, and `dataset` is the name of the graph in TEXT2SPARQL.
+    The service has the metrics as its observer. `openai` offers OpenAI's chat protocol, and
+    `dataset` is the name of the graph in TEXT2SPARQL.
     """
     mcp = make_mcp_server(service)
 
@@ -148,10 +148,8 @@ def run_server(
 ) -> None:
     """Listen and answer until SIGTERM or Ctrl-C.
 
-    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed.
-
-    Raises:
-        KbqaError: The address is taken, or the engine cannot be opened.
+    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed. An
+    address that is taken and an engine that cannot be opened raise a `KbqaError`.
     """
     _raise_open_files()
     listening = listen(host, port)

@@ -1,8 +1,7 @@
 """Look around in the graph: find entities by name, and follow one relation at a time.
 
 Counts come before rows, as a hub has millions of them. The functions run in a thread, through
-`Service.look_up`. All that take the graph raise `GraphError` if it does not answer, and those that
-take a mid or relation raise `InputError` if it is none.
+`Service.look_up`. They raise `InputError` if a mid or relation is none.
 """
 
 import re
@@ -55,11 +54,7 @@ def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[Fou
 
 
 def describe_entity(graph: Graph, _: Names, mid: str) -> EntityRecord:
-    """Return an entity's name and types, and how many triples it has.
-
-    Raises:
-        UnlinkedName: The graph has no such entity.
-    """
+    """Return an entity's name, types and numbers of triples; `UnlinkedName` if there is none."""
     name, types = _name(graph, mid), list(graph.types(mid))
     counts = (_counts(graph, mid, way) for way in _DIRECTIONS)
     outgoing, incoming = (None if each is None else sum(each.values()) for each in counts)

@@ -1,8 +1,8 @@
-"""What goes over the wire, as pydantic models: bodies of requests, and results.
+"""Bodies of requests and results, as pydantic models.
 
-The one record of an answer is that of `Answer.to_dict` and `Served.to_dict`. HTTP sends it whole,
-and `AnswerRecord` documents it. MCP's tools send fields of it in an `AskResult`, for readers who
-pay by the token: at most `MAX_RESULT_BYTES`, with lists shortened to fit and `truncated` set.
+HTTP sends the whole record of an answer, which `Served.to_dict` makes and `AnswerRecord` documents.
+MCP's tools send fields of it in an `AskResult`, for readers who pay by the token: at most
+`MAX_RESULT_BYTES`, with lists shortened to fit and `truncated` set.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""An answer as the templates show it: its record, and what a page makes of that."""
+"""An answer as the templates of the page show it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ class Asking:
 
 
 class AnswerView:
-    """An answer as the templates show it: its record, and what they show beside."""
+    """The record of an answer, and all else that the templates show of it."""
 
     notes = ORIGIN_NOTES
 
@@ -250,7 +250,7 @@ def _mentions(
     by_words: dict[str, list[Mapping[str, Any]]] = {}
     for each in record["linked"]:
         by_words.setdefault(each["mention"].casefold(), []).append(each)
-    # Where nothing answered, the likeliest entity is the one that the model wrote about.
+    # Where nothing answered, the most likely entity is the one that the model wrote about.
     used = _used(record["trace"]) or {each["mid"] for each in record["linked"][:1]}
     spans: list[tuple[int, int, str]] = []
     for mention in sorted(by_words, key=len, reverse=True):
