@@ -222,7 +222,7 @@ Style = Literal["answer", "heading", "warning", "faint"]
 _SHOWN = 10
 _ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
 _HINTS = {"unlinked": " Name one with --topic MID, or with :topic at the prompt."}
-"""What to try in a terminal, by the reason why there is no answer."""
+"""Advice for the terminal by the reason why there is no answer."""
 
 _OF_ANYTHING = ("type.object.", "common.topic.")
 """Relations of these types do not say what kind of thing a node is."""

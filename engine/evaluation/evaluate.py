@@ -76,7 +76,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """How a run is made, and what its manifest records."""
+    """The settings of a run, and the rest of its manifest."""
 
     gold_entities: bool = False  # topics are given; only a question without any is linked
     timings: bool = True  # rows have what differs from run to run, such as seconds
@@ -153,7 +153,7 @@ def evaluate(
         SpendingLimitReached: The spending limit is reached.
     """
     settings = {"gold_entities": config.gold_entities, "timings": config.timings}
-    recorded = Recorded(settings, {}) | Recorded(config.settings, config.notes)
+    recorded = Recorded({**settings, **config.settings}, config.notes)
     run = _Run(engine, config, questions, beams or {}, batch_size)
     return run_set(
         questions, output, recorded, read_row, run.jobs, concurrency=concurrency, report=report

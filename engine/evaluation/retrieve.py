@@ -53,7 +53,7 @@ class RowTriple(_Record):
 
 
 class RetrievalRow(_Record):
-    """What was retrieved for a question. Fields that the file does not have are None or empty."""
+    """The triples of a question. Fields that the file does not have are None or empty."""
 
     schema_version: int
     id: str
@@ -88,7 +88,7 @@ def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow
 
 @dataclass(frozen=True, slots=True)
 class RetrievalConfig:
-    """How triples are retrieved for the questions of a set."""
+    """The settings of a retrieval."""
 
     triples: int = 100  # of a question, at most
     scorer: ScorerName = "trained"

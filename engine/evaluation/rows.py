@@ -14,7 +14,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
-from types import TracebackType
 from typing import Annotated, Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -24,6 +23,7 @@ from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.scores import WRONG, Predicted, Scores, score_answer
 from kbqa.engine.files import (
     drop_unfinished_line,
+    invalid_field,
     manifest_path,
     read_manifest,
     read_rows,
@@ -40,6 +40,21 @@ SCHEMA_VERSION = 3
 Count = Annotated[int, Field(ge=0)]
 
 _LEVELS: tuple[Level, ...] = get_args(Level)
+_NO_CALLS = Usage()
+
+# Of the fields of a row, reports do not use the first, and of a trace and its steps only these.
+_UNUSED = ("evidence", "linked", "sparql")
+_USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
+_USED_OF_STEP = (
+    "kind",
+    "hidden",
+    "clipped",
+    "unread",
+    "is_truncated",
+    "no_decision",
+    "input_tokens",
+    "output_tokens",
+)
 
 
 class _RowPart(BaseModel):
@@ -70,14 +85,14 @@ class RowAnswer(_RowPart):
 
 
 class WriterUsage(_RowPart):
-    """What the small model wrote for a question."""
+    """The small model's work on a question."""
 
     calls: int
     output_tokens: int = 0
 
 
 class GeneralUsage(_RowPart):
-    """What general models took; only runs with timings have the last two."""
+    """The cost of general models; only runs with timings have the last two."""
 
     calls: int
     input_tokens: int = 0
@@ -88,7 +103,7 @@ class GeneralUsage(_RowPart):
 
 
 class RowUsage(_RowPart):
-    """What was asked of the models for a question."""
+    """The work of the models on a question."""
 
     specialised: WriterUsage | None = None
     general: GeneralUsage
@@ -202,12 +217,8 @@ def read_row(record: Mapping[str, object], place: str) -> Row:
     try:
         return Row.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InputError(f"{place} is not a row of `kbqa eval`: {field}: {first['msg']}") from None
-
-
-_NO_CALLS = Usage()
+        problem = invalid_field(error)
+        raise InputError(f"{place} is not a row of `kbqa eval`: {problem}") from None
 
 
 def gold_shapes(questions: Iterable[Question]) -> dict[str, GoldShape]:
@@ -348,14 +359,14 @@ class RowFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            # Unbuffered: what a full disk has refused must not be tried again on closing.
+            # Unbuffered: bytes that a full disk has refused must not be tried again on closing.
             self._file = path.open("ab", buffering=0)
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error}") from error
 
     def append(self, row: WrittenRow) -> None:
         """Write a row; one that cannot be written whole is removed again."""
-        # Not where the last write ended: what it left of a row may have been removed since.
+        # Not where the last write ended: the beginning of a row may have been removed since.
         end = self._file.seek(0, os.SEEK_END)
         left = memoryview(_line(row.to_dict()))
         try:
@@ -368,12 +379,7 @@ class RowFile:
     def __enter__(self) -> "RowFile":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
@@ -449,9 +455,6 @@ def _line(record: Mapping[str, object]) -> bytes:
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
-_PER = 10_000
-
-
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A summary of the costs of those questions for which they are known."""
@@ -473,7 +476,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
-    """Measure what questions took, including those that failed; what no row knows is absent.
+    """Measure the costs of questions, including those that failed; unknown costs are absent.
 
     ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
     ``tokens`` are those that the small model wrote and those in and out of the general one.
@@ -506,26 +509,12 @@ def cost_per_10_000(rows: Sequence[Row]) -> float | None:
     """
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
     unknown = any(row.cost_usd is None and row.usage and row.usage.general.calls for row in rows)
-    return fmean(known) * _PER if known and not unknown else None
-
-
-_UNUSED = ("evidence", "linked", "sparql")
-_USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
-_USED_OF_STEP = (
-    "kind",
-    "hidden",
-    "clipped",
-    "unread",
-    "is_truncated",
-    "no_decision",
-    "input_tokens",
-    "output_tokens",
-)
+    return fmean(known) * 10_000 if known and not unknown else None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run on disk: the file of its rows, what made it, and the rows, each of another question."""
+    """A run on disk: its file, its manifest, and its rows, one for each question."""
 
     path: Path
     manifest: Mapping[str, object]

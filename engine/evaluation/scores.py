@@ -147,7 +147,7 @@ def _f1(precision: float, recall: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What was answered: mids and texts of literals, best first, or a boolean or a count.
+    """An answer to score: mids and texts of literals, best first, or a boolean or a count.
 
     The statuses ``unsure`` and ``none`` count as no answer.
     """

@@ -76,7 +76,7 @@ def calibration_error(tenths: Sequence[Tenth]) -> float:
 def brier_score(pairs: Sequence[tuple[float, float]]) -> float:
     """Average the squared distance between confidence and F1 over the answers.
 
-    Source: Brier 1950, with the F1 as what happened.
+    Source: Brier 1950, with the F1 as the outcome.
     """
     return round(sum((confidence - f1) ** 2 for confidence, f1 in pairs) / len(pairs), 4)
 

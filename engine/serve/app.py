@@ -41,10 +41,16 @@ from kbqa.engine.serve.service import CLOSING_S, Service
 from kbqa.kb.commands.options import print_note
 from kbqa.sparql.errors import KbqaError
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_DATASET = "urn:kbqa:freebase"
 """The name of the graph in TEXT2SPARQL, by default."""
 
+GRACE_S = 12.0
+"""Seconds that running questions may take after a signal. Then their clients get an error."""
+
 _LAG_EVERY_S = 1.0
+_OPEN_FILES = 65_536
 
 
 def make_app(
@@ -93,7 +99,7 @@ def make_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer a request with what went wrong."""
+    """Answer a request with an error."""
     caller = Caller(request)
     problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
@@ -112,14 +118,6 @@ async def _measure_lag(metrics: Metrics) -> None:
         due = time.monotonic() + _LAG_EVERY_S
         await asyncio.sleep(_LAG_EVERY_S)
         metrics.loop_lag.set(time.monotonic() - due)
-
-
-logger = logging.getLogger(__name__)
-
-GRACE_S = 12.0
-"""Seconds that running questions may take after a signal. Then their clients get an error."""
-
-_OPEN_FILES = 65_536
 
 
 class _Server(uvicorn.Server):

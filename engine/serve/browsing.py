@@ -104,7 +104,7 @@ def list_neighbours(
     limit: int = 20,
     offset: int = 0,
 ) -> NeighboursRecord:
-    """List some of what one relation leads to, in the order of the graph."""
+    """List some of the nodes that one relation leads to, in the order of the graph."""
     if offset > MAX_OFFSET:
         raise InputError(
             f"the offset {offset:,} is too large; {MAX_OFFSET:,} is the most. Use /sparql"
@@ -141,7 +141,7 @@ def check_has_relation(
 
 
 def explain_path(text: str) -> PathRecord:
-    """Return a path in all its forms, with what could not be read; no graph is asked."""
+    """Return a path in all its forms, with its unreadable lines; no graph is asked."""
     return _path_record(*read_path(text))
 
 

@@ -43,6 +43,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kbqa.engine.files import invalid_field
 from kbqa.engine.serve.problems import Problem, problem_response
 from kbqa.engine.serve.served import CacheResult, Observer, Served
 from kbqa.sparql.errors import InputError
@@ -69,16 +70,14 @@ class ApiKeys:
 
     @classmethod
     def read(cls, file: Path) -> "ApiKeys":
-        """Read a file of keys; an `InputError` says what is wrong with it."""
+        """Read a file of keys; raise an `InputError` if it has no valid ones."""
         try:
             keys = _FILE.validate_python(tomllib.loads(file.read_text(encoding="utf-8-sig")))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the API keys in {file} cannot be read: {error}") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
             raise InputError(
-                f"the API keys in {file} are not valid: {where}: {first['msg']}. A key is a table "
+                f"the API keys in {file} are not valid: {invalid_field(error)}. A key is a table "
                 '[name] with sha256 = "…" and, if you like, requests_a_minute = N.'
             ) from None
         if not keys:
@@ -138,7 +137,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 64_000
 _DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
-"""How much of a body that is too large is read, and for how many seconds, before it is refused."""
+"""The bytes of a body that is too large that are read, and the seconds, before it is refused."""
 
 BODY_TIMEOUT_S = 20.0
 """Seconds until the whole body must have come."""
@@ -293,7 +292,7 @@ def _is_page(path: str) -> bool:
 
 
 def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:
-    """Whether a browser sends the request for another site; programs send neither header."""
+    """Return whether a browser sends a request for another site; programs send neither header."""
     origin = headers.get(b"origin")
     if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
         return True

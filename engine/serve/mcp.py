@@ -279,7 +279,7 @@ class _Tools:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn errors into what clients of MCP read."""
+        """Turn errors into those of MCP."""
         try:
             yield
         except errors.ServerBusy as error:

@@ -35,7 +35,7 @@ MAX_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the service answers."""
+    """The settings of the service."""
 
     queue: int = 12  # questions under way beside those of a batch; more are refused
     batch_size: int = 8  # the most questions that are written for at once

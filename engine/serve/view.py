@@ -245,7 +245,7 @@ def entity_url(mid: str) -> str:
 def _mentions(
     record: Mapping[str, Any], asking: Asking
 ) -> tuple[list[QuestionPart], list[Mention]]:
-    """Mark the words of the question that were taken for entities, and list what else they mean."""
+    """Mark the words of the question that were taken for entities, with their other meanings."""
     question = asking.question
     by_words: dict[str, list[Mapping[str, Any]]] = {}
     for each in record["linked"]:
@@ -296,7 +296,7 @@ def _used(trace: Mapping[str, Any]) -> set[str]:
 
 
 def _found(beam: Mapping[str, Any]) -> str:
-    """Write what a candidate found, as far as that is known."""
+    """Write the answers of a candidate, as far as they are known."""
     if beam.get("boolean") is not None:
         return "yes" if beam["boolean"] else "no"
     names, n = beam.get("first_answers") or (), beam.get("answer_count")
