@@ -1,5 +1,6 @@
-# `make demo` installs kbqa and answers a question; `make test` runs the tests; `make check` runs
-# the quick checks, those of the source and the tests about it; `make lint` the former alone.
+# `make demo` installs kbqa and answers a question; `make test` runs the tests, and `make quick` most
+# of them; `make check` runs the checks of the source and the tests about it; `make lint` the former
+# alone.
 #
 #   make test PYTHON=python3.12 VENV=/tmp/venv
 #   make test TORCH='torch==2.13.0+cpu'    # a build of your choice, from where your pip finds it
@@ -13,21 +14,32 @@ VENV ?= .venv
 # index has builds of its own, which bring other packages, such as NVIDIA's. The newest release may
 # be one of gigabytes.
 TORCH ?= torch==2.13.0
+# What `make quick` leaves out: it builds, trains, opens a browser, or kills processes.
+LONG := test_wheel.py deploy training tools engine/serve/browser kb/loading/test_resume.py \
+	engine/evaluation/test_run_reliability.py
+# How many processes share the tests.
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# Each process on a core of its own: more threads would only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 LOCKED := $(INSTALL) --no-deps --require-hashes --requirement
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --excludes deploy/locked/left-out.txt \
 	pyproject.toml deploy/locked/besides.txt --upgrade --extra cpu --extra serve
 
-.PHONY: demo test check lint lock
+.PHONY: demo test quick check lint lock
 
 demo: $(VENV)/.demo
 	$(BIN)/kbqa ask "what is the largest city in Kenya?"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+quick: $(VENV)/.dev
+	$(PYTEST) --hypothesis-profile quick $(addprefix --ignore=tests/,$(LONG)) \
+		--deselect tests/test_docs.py::test_console
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -207,7 +207,7 @@ class Neighbourhood:
         onward = []
         for walk in walks:
             last = walk.steps[-1].hop if walk.steps else None
-            back = last and Hop(last.relation, not last.inverse)
+            back = last and last.back
             onward.append(tuple(hop for hop in self.hops(walk.end) if hop != back))
         return onward
 
@@ -333,8 +333,7 @@ class RelationPath:
 
 def relation_path(crp: Crp) -> RelationPath | None:
     """Return the main path of a CRP; None if it has forks."""
-    hops = tuple(step for step in crp.path if isinstance(step, Hop))
-    return RelationPath(crp.topic, hops) if len(hops) == len(crp.path) else None
+    return RelationPath(crp.topic, crp.hops) if len(crp.hops) == len(crp.path) else None
 
 
 class PathEnds:
@@ -453,5 +452,5 @@ class Frontiers:
         if not path.hops or self.ends_at_mediator(path):
             return False
         last = path.hops[-1]
-        way, way_back = self._schema.canonical([hop, Hop(last.relation, not last.inverse)])
+        way, way_back = self._schema.canonical([hop, last.back])
         return way == way_back

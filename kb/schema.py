@@ -188,7 +188,7 @@ class GraphSchema:
 
     def start(self, hop: "Hop") -> str | None:
         """Return the type of the nodes that a hop leaves; None if the graph does not say."""
-        return self.end(replace(hop, inverse=not hop.inverse))
+        return self.end(hop.back)
 
     def end(self, hop: "Hop") -> str | None:
         """Return the type of the nodes that a hop leads to; None if the graph does not say."""

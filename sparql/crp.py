@@ -72,6 +72,11 @@ class Hop:
         if not self.relation:
             raise ValueError("a hop needs a relation")
 
+    @property
+    def back(self) -> "Hop":
+        """The same relation, followed the other way."""
+        return Hop(self.relation, not self.inverse)
+
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -417,6 +422,11 @@ class Crp:
         if self.order is not None and any(tuple(each.references()) for each in self.asked):
             raise ValueError("what a yes/no question asks of ordered answers names no other node")
         _check_labels(self)
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """The hops of the main path, without its forks."""
+        return tuple(step for step in self.path if isinstance(step, Hop))
 
     @property
     def answer(self) -> int:

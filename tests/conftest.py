@@ -21,6 +21,7 @@ from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
 
 # A busy machine is not a failure.
 settings.register_profile("kbqa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", settings.get_profile("kbqa"), max_examples=25)
 settings.load_profile("kbqa")
 
 # A script's background process ignores Ctrl-C, and so would every process that a test stops by it.

@@ -211,6 +211,12 @@ def test_no_two_classes_have_one_name() -> None:
     assert twice == TWICE, "TWICE may only shrink"
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest reads each as a module of that name."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("*.py"))
+    assert [name for name in names if names[name] > 1] == ["conftest.py"]
+
+
 def test_the_house_does_not_grow() -> None:
     tools = [path for path in (ROOT / "tools").rglob("*.py") if "importroot" not in path.parts]
     lines = _lines(MODULES)

@@ -1,4 +1,7 @@
-"""What `make` installs is locked, with hashes, within two bounds, and its licences are listed."""
+"""What `make` installs is locked, with hashes, within two bounds, and its licences are listed.
+
+And what `make quick` leaves out is there to be left out.
+"""
 
 import re
 import tomllib
@@ -60,3 +63,9 @@ def test_the_licence_of_each_package_is_listed() -> None:
     names = {each.name for each in locked("dev.txt") if each.marker is None} | {TORCH}
     missing = {name for name in names if f"\n| {name} | " not in page}
     assert not missing, "run `python -m tools.make.licences > docs/licences.md`"
+
+
+def test_what_make_quick_leaves_out_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    [names] = re.findall(r"^LONG := (.*)$", makefile, re.MULTILINE)
+    assert [name for name in names.split() if not (ROOT / "tests" / name).exists()] == []

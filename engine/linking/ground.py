@@ -384,8 +384,7 @@ def _slots(constraint: Constraint) -> Iterator[_Slot]:
     if isinstance(constraint.at, Entity):
         yield _Slot(constraint.at, hops[0] if hops else None)
     if isinstance(constraint.operand, Entity):
-        back = Hop(hops[-1].relation, not hops[-1].inverse) if hops else None
-        yield _Slot(constraint.operand, back)
+        yield _Slot(constraint.operand, hops[-1].back if hops else None)
 
 
 def _bind(

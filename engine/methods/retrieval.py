@@ -211,7 +211,7 @@ class Kernel(NamedTuple):
     @property
     def way_back(self) -> tuple[Hop, ...]:
         """The hops from its end to the topic."""
-        return tuple(Hop(hop.relation, not hop.inverse) for hop in reversed(self.hops))
+        return tuple(hop.back for hop in reversed(self.hops))
 
 
 def read_kernels(retrieved: Retrieved) -> list[Kernel]:

@@ -51,7 +51,7 @@ from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Execution, Tried, path_record, with_names
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.names.keys import normalise
-from kbqa.sparql.crp import Constraint, Crp, Hop, compare_with
+from kbqa.sparql.crp import Constraint, Crp, compare_with
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.forms import render_crp
 
@@ -191,8 +191,7 @@ class _Joining:
             from_there = (each for each in self._paths if each.topic == topic)
             meeting = next((each for each in from_there if self._may_meet(path, each)), None)
             if meeting is not None:
-                end, way = len(path.hops), reversed(meeting.hops)
-                way_back = tuple(Hop(hop.relation, not hop.inverse) for hop in way)
+                end, way_back = len(path.hops), tuple(hop.back for hop in reversed(meeting.hops))
                 # As no path answers with its own topic. What comes last is dropped first.
                 yield Constraint(end, (), compare_with("!=", topic))
                 yield Constraint(end, way_back, compare_with("=", topic))
@@ -215,8 +214,7 @@ def _picked(found: Tried, session: Session, settings: TraceSettings) -> Tried:
         return found
     shown = found.terms[:MAX_ENDS]
     names = session.neighbourhood.names(shown)
-    hops = [step for step in found.crp.path if isinstance(step, Hop)]
-    relations = [drawn_hop(hop, settings.directions) for hop in hops]
+    relations = [drawn_hop(hop, settings.directions) for hop in found.crp.hops]
     options = [names[term] for term in shown]
     prompt = answer_prompt(session.question, str(found.crp.topic), relations, options)
     reply = session.ask("answer", prompt, is_last=True)
@@ -257,8 +255,7 @@ def _drawn(explored: Explored, execution: Execution, settings: TraceSettings) ->
     """Yield a line for the path that answers, and for each trajectory."""
     found = execution.answering
     if found is not None and found.crp is not None:
-        hops = tuple(step for step in found.crp.path if isinstance(step, Hop))
-        yield f"{drawn_path(RelationPath(found.crp.topic, hops))} (answers)"
+        yield f"{drawn_path(RelationPath(found.crp.topic, found.crp.hops))} (answers)"
     for trajectory, why in ((ended.trajectory, ended.why) for ended in explored.ended):
         relevance = trajectory.relevance(settings.path_score)
         yield f"{trajectory.drawn()} ({relevance:.2f}, {why})"

@@ -150,9 +150,8 @@ class PathPool:
 
     def _meaning(self, crp: Crp) -> str:
         """Write a CRP so that the two names of an edge make no difference on its main path."""
-        hops = [step for step in crp.path if isinstance(step, Hop)]
-        if len(hops) == len(crp.path):
-            crp = replace(crp, path=self._schema.canonical(hops))
+        if len(crp.hops) == len(crp.path):
+            crp = replace(crp, path=self._schema.canonical(crp.hops))
         return render_crp(crp)
 
 
@@ -461,7 +460,7 @@ def find_ways(graph: Graph, schema: GraphSchema, target: Target) -> Ways | None:
     mediators: dict[str, Hop] = {}
     for node, hop, _ in entering:
         ways[node].append((hop,))
-        if schema.leads_to_mediator(Hop(hop.relation, not hop.inverse)):
+        if schema.leads_to_mediator(hop.back):
             mediators[node] = hop
     for node, hop, mediator in _hops_to(graph, list(mediators)[:_MAX_NODES]) or ():
         if node not in _terms(target):

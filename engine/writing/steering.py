@@ -42,7 +42,6 @@ from kbqa.engine.writing.grammar import (
 )
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import list_relations
-from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import CrpSyntaxError, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
@@ -340,8 +339,7 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
         crp = parse_routerkgqa(text).crp
     except CrpSyntaxError:
         return ()
-    hops = tuple(step for step in crp.path if isinstance(step, Hop))
-    return steps.mids(str(crp.topic), hops, crp.differs_from or 0)
+    return steps.mids(str(crp.topic), crp.hops, crp.differs_from or 0)
 
 
 class SmallModelGenerator(ABC):

@@ -60,10 +60,6 @@ from kbqa.sparql.crp import Hop
             "SELECT ?mid ?name WHERE "
             "{ VALUES ?mid { <m.0a> <m.0b> } ?mid <type.object.name> ?name }",
         ),
-        (
-            templates.types_query("m.0a"),
-            "SELECT DISTINCT ?type WHERE { <m.0a> <type.object.type> ?type }",
-        ),
     ],
 )
 def test_queries_that_explore(query: str, text: str) -> None:

@@ -388,7 +388,7 @@ def _answers(paths: Sequence[str], known: Known) -> list[str]:
     """List the gold answers at the ends of written paths, which start at the left or right."""
     names: dict[str, None] = {}
     for nodes, hops in map(read_path, paths):
-        turned = tuple(Hop(hop.relation, not hop.inverse) for hop in reversed(hops))
+        turned = tuple(hop.back for hop in reversed(hops))
         for start, way, end in ((nodes[0], hops, nodes[-1]), (nodes[-1], turned, nodes[0])):
             if known.is_topic(start) and known.is_path(way) and known.is_answer(end):
                 names[end] = None

@@ -15,11 +15,15 @@ from kbqa.sparql.terms import LiteralTerm
 
 MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
 CAPITAL = [("Main Path:\n Jamaica -[location , country , capital]-> ?x", -0.5)]
+UNJUDGED = {"judge": "confidence"}
 
 
 @pytest.fixture(scope="module")
 def answer(small_store, scripted) -> Answer:
-    with open_graph(small_store) as graph, Engine(graph, scripted(MONEY)) as engine:
+    with (
+        open_graph(small_store) as graph,
+        Engine(graph, scripted(MONEY), settings=UNJUDGED) as engine,
+    ):
         return engine.ask("what is jamaican money called?")
 
 
@@ -98,7 +102,8 @@ def test_an_answer_shows_its_path_its_drawing_its_evidence_and_its_query(answer:
 
 
 def test_why_there_is_no_answer_is_shown(answer: Answer, small_store, scripted) -> None:
-    with open_graph(small_store) as graph, Engine(graph, scripted([("nonsense", -1.0)])) as engine:
+    model = scripted([("nonsense", -1.0)])
+    with open_graph(small_store) as graph, Engine(graph, model, settings=UNJUDGED) as engine:
         nothing = engine.ask("what?")
     shown = Tags(nothing._repr_mimebundle_()["text/html"])
     assert "No answer: " in shown.words
@@ -170,7 +175,7 @@ def test_a_table_becomes_a_data_frame() -> None:
 
 def test_many_questions_are_answered_in_order(small_graph: Graph, scripted) -> None:
     model = scripted(MONEY, CAPITAL, MONEY)
-    with Engine(small_graph, model) as engine:
+    with Engine(small_graph, model, settings=UNJUDGED) as engine:
         answers = engine.ask_many(
             ["money of Jamaica?", "Jamaica's capital?", "money?"], batch_size=2
         )

@@ -285,7 +285,7 @@ def test_compressed_facts_are_read_as_plain_ones(tmp_path: Path) -> None:
         ("set.jsonl", b'{"id": "a", "question": "why?"}\n'),
         ("set.json", b'[{"qid": 1, "question": "why?"}]'),
         ("set.txt", b"www.freebase.com/m/04\twww.freebase.com/a/b\twww.freebase.com/m/0f\twhy?\n"),
-        ("set.jsonl.gz", gzip.compress(b'\xef\xbb\xbf{"id": "a", "question": "why?"}\n')),
+        ("set.jsonl.gz", gzip.compress(b'\xef\xbb\xbf{"id": "a", "question": "why?"}\n', mtime=0)),
     ],
 )
 def test_a_byte_order_mark_before_questions_is_passed_over(
@@ -416,7 +416,7 @@ def _broken_gzip() -> bytes:
     [
         ("q.jsonl", b'{"question": "\xff"}\n'),
         ("q.jsonl.gz", b"no gzip"),
-        ("q.jsonl.gz", gzip.compress(GOOD.encode() * 999)[:-20]),
+        ("q.jsonl.gz", gzip.compress(GOOD.encode() * 999, mtime=0)[:-20]),
         ("q.jsonl.gz", _broken_gzip()),
     ],
     ids=["no UTF-8", "no gzip", "cut short", "damaged"],

@@ -126,7 +126,8 @@ def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -
     from kbqa.engine.serve.served import Served
     from kbqa.engine.serve.view import AnswerView, Asking
 
-    with Engine(demo, scripted([("Kenya -> location.country.capital", -0.5)])) as engine:
+    model = scripted([("Kenya -> location.country.capital", -0.5)])
+    with Engine(demo, model, settings={"judge": "confidence"}) as engine:
         answer = engine.ask("which currency is used in Kenya?")
     view = AnswerView(Served("1", answer, {}), Asking(answer.question))
     sources = [each.source for each in view.candidates]
