@@ -1,9 +1,9 @@
 """The command `kbqa`: a table of subcommands, each imported when it is called.
 
-Only errors, signals and options that concern every subcommand are handled here. Exit codes: 0 done,
-1 failed, 2 used wrongly, 130 interrupted, 143 stopped by SIGTERM. The first Ctrl-C or SIGTERM
-raises an exception in the main thread, and a run's other threads finish their questions. The second
-ends the process at once, since a question may wait minutes for a server.
+Errors, signals and settings of every subcommand are handled here. Exit codes: 0 done, 1 failed,
+2 used wrongly, 130 interrupted, 143 stopped by SIGTERM. The first Ctrl-C or SIGTERM raises an
+exception in the main thread, and a run's other threads finish their questions. The second ends the
+process at once, since a question may wait minutes for a server.
 
 Settings also come from `kbqa.toml` and from KBQA_ variables:
 
@@ -84,9 +84,7 @@ def read_config(path: Path = CONFIG_FILE) -> Mapping[str, object]:
 def check_config(config: Mapping[str, object], commands: Mapping[str, click.Command]) -> None:
     """Check that every table of a configuration names a command, and every key above an option.
 
-    Args:
-        config: As `read_config` returns it.
-        commands: By name; looked at only if there is something to check.
+    `commands` are looked at only if there is something to check.
 
     Raises:
         InputError: A table names no command, or a key is no option of its command, or of any.
@@ -97,7 +95,8 @@ def check_config(config: Mapping[str, object], commands: Mapping[str, click.Comm
                 raise InputError(f"{CONFIG_FILE}: [{name}] is not a command of kbqa")
             command_defaults(config, commands[name], name)
             continue
-        known = {option for command in commands.values() for option in _all_options(command)}
+        leaves = [leaf for command in commands.values() for leaf in _leaves(command)]
+        known = {option for leaf in leaves for option in _options(leaf)}
         if name not in known:
             raise InputError(
                 f"{CONFIG_FILE}: no command has an option {name!r}{_meant(name, sorted(known))}"
@@ -107,12 +106,13 @@ def check_config(config: Mapping[str, object], commands: Mapping[str, click.Comm
 def unknown_variables(command: click.Command, name: str, others: Iterable[str]) -> list[str]:
     """Describe the KBQA_ variables of the environment that nothing reads, a sentence each.
 
-    Args:
-        command: The command that is called.
-        name: Its name.
-        others: Names of all commands; variables of the others are not looked at.
+    `command` is the one that is called, by its name. Variables of the others are passed over.
     """
-    known = {*_VARIABLES, *_variables(command)}
+    known = set(_VARIABLES)
+    for leaf in _leaves(command):
+        for parameter in leaf.params:
+            names = parameter.envvar or ()
+            known.update([names] if isinstance(names, str) else names)
     prefixes = [f"KBQA_{other.replace('-', '_').upper()}_" for other in others if other != name]
     passed_over = ("KBQA_TEST_", *prefixes)
     return [
@@ -133,12 +133,8 @@ def is_from_file(parameter: str) -> bool:
 def check_key(parameter: str, server: str, variable: str) -> None:
     """Check that a key of the environment goes only to a server that the user has named.
 
-    The file in the working folder may be somebody else's.
-
-    Args:
-        parameter: What names the server.
-        server: Its URL, or what else to call it.
-        variable: Where the key is.
+    The file in the working folder may be somebody else's. `parameter` names the server, and
+    `variable` holds the key.
 
     Raises:
         InputError: The file names the server.
@@ -155,22 +151,13 @@ def check_key(parameter: str, server: str, variable: str) -> None:
         )
 
 
-def _all_options(command: click.Command) -> list[str]:
-    """List the long names of the options of a command and of those below it."""
+def _leaves(command: click.Command) -> Iterator[click.Command]:
+    """Yield a command, or the commands below a group."""
     if isinstance(command, click.Group):
-        return [each for below in command.commands.values() for each in _all_options(below)]
-    return list(_options(command))
-
-
-def _variables(command: click.Command) -> list[str]:
-    """List the variables that the options of a command are read from."""
-    if isinstance(command, click.Group):
-        return [each for below in command.commands.values() for each in _variables(below)]
-    found: list[str] = []
-    for parameter in command.params:
-        names = parameter.envvar or ()
-        found += [names] if isinstance(names, str) else names
-    return found
+        for below in command.commands.values():
+            yield from _leaves(below)
+    else:
+        yield command
 
 
 def _meant(name: str, known: Sequence[str], prefix: str = "") -> str:
@@ -198,11 +185,7 @@ def _defaults(
 ) -> dict[str, object]:
     if not isinstance(table, Mapping):
         raise InputError(f"{CONFIG_FILE}: {name} is a command, so [{name}] must be a table")
-    if isinstance(command, click.Group):
-        known = list(command.commands)
-    else:
-        options = _options(command)
-        known = list(options)
+    known = command.commands if isinstance(command, click.Group) else _options(command)
     for key in table:
         if key not in known:
             raise InputError(f"{CONFIG_FILE}: [{name}] has no option {key!r}")
@@ -211,6 +194,7 @@ def _defaults(
             key: _defaults(shared, table.get(key, {}), below, f"{name}.{key}")
             for key, below in command.commands.items()
         }
+    options = _options(command)
     values = {**shared, **table}
     return {
         str(options[key].name): _as_typed(value, key, options[key])
@@ -248,15 +232,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asked the process to end.
-
-    Attributes:
-        exit_code: The shell's code for the signal: 130 or 143.
-    """
+    """A signal asked the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
+        self.exit_code = 128 + number  # as shells have it: 130 or 143
 
 
 class LazyCommand(NamedTuple):
@@ -549,8 +529,8 @@ def stop_on_sigterm() -> Iterator[None]:
 def held_signals() -> Iterator[None]:
     """Hold Ctrl-C and SIGTERM back until the block ends: for imports in the main thread.
 
-    What a signal raises within an import may be lost or turned into another error by what is
-    imported, or leave a lock of Python's behind, so that another import waits for ever.
+    An error raised within an import may be lost or turned into another one. It may also leave a
+    lock of Python's behind, so that another import waits for ever.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:

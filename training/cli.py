@@ -12,6 +12,7 @@ from kbqa.engine.writing.steering import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
+    is_given,
     json_option,
     print_json,
     print_note,
@@ -25,14 +26,18 @@ from kbqa.training.options import (
     FoldNumber,
     SetWeight,
     check_composed,
+    check_stage,
+    complete_config,
+    complete_grpo,
     composed_option,
     config_options,
     exclude_option,
-    is_given,
+    grpo_options,
     output_option,
     preset_help,
+    preset_option,
     print_counts,
-    stage_options,
+    stage_option,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +59,6 @@ if TYPE_CHECKING:
     "--demo-questions",
     type=click.IntRange(0),
     default=800,
-    show_default=True,
     metavar="N",
     help="Number of questions on the demo graph to add.",
 )
@@ -73,7 +77,6 @@ if TYPE_CHECKING:
     "--valid-size",
     type=click.IntRange(0),
     default=200,
-    show_default=True,
     help="Questions of each set to hold out for validation; at most a tenth of it.",
 )
 @click.option(
@@ -85,7 +88,9 @@ if TYPE_CHECKING:
     "model writes for them; see kbqa train-judge.",
 )
 @graph_options
-@stage_options
+@stage_option
+@grpo_options
+@preset_option
 @config_options
 @json_option
 def train_crp(
@@ -98,8 +103,9 @@ def train_crp(
     valid_size: int,
     fold: Fold | None,
     stage: Stage,
-    config: TrainingConfig,
     grpo: GrpoConfig,
+    preset: str,
+    config: TrainingConfig,
     graph: GraphChoice,
     as_json: bool,
 ) -> None:
@@ -111,6 +117,9 @@ def train_crp(
     """
     from kbqa.engine.writing.checkpoint import base_model, require_lm_extra
 
+    check_stage(stage, preset, files, config, grpo, graph)
+    grpo = complete_grpo(grpo, preset)
+    config = complete_config(config, preset, stage)
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
     check_output(output)

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
+import click
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from kbqa.engine.writing.checkpoint import DEFAULT_BASE
+from kbqa.kb.option import Option
 from kbqa.training.data.targets import TargetForm
 
 Stage: TypeAlias = Literal["sft", "grpo"]
@@ -20,96 +22,110 @@ FULL_LEARNING_RATE = 5e-5
 """For training all weights: the rate of an adapter would make the model forget what it knows."""
 
 
+class _LayerNames(click.ParamType[tuple[str, ...]]):
+    """Names with commas between them."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in str(value).split(",") if name.strip())
+        if not names:
+            self.fail("names no layer", param, ctx)
+        return names
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
     """Everything except the examples that decides the result of a training run.
 
-    A setting with a description is an option of `kbqa train-crp`.
+    A setting with an `Option` is one of `kbqa train-crp`.
     """
 
-    base: str = Field(default=DEFAULT_BASE, description="Model id or folder.")
-    start: str = Field(
-        default="",
-        description="Folder of an adapter to start from. Base, rank, alpha and layers are its own.",
-    )
-    epochs: int = Field(default=4, ge=1, description="Maximum number of passes over the examples.")
-    batch_size: int = Field(default=8, ge=1, description="Examples per batch.")
-    accumulate: int = Field(
-        default=1,
-        ge=1,
-        description="Batches per step. Processes started by `torchrun` share them: give at least "
-        "one for each.",
-    )
-    learning_rate: float = Field(
-        default=7e-4,
-        gt=0,
-        description="Highest learning rate, reached at the end of the warm-up; with --full the "
-        f"default is {FULL_LEARNING_RATE:g}.",
-    )
-    warmup: float = Field(default=0.03, ge=0, le=1)
+    base: Annotated[str, Option("Model id or folder.")] = DEFAULT_BASE
+    start: Annotated[
+        str, Option("Folder of an adapter to start from. Base, rank, alpha and layers are its own.")
+    ] = ""
+    epochs: Annotated[int, Option("Maximum number of passes over the examples.", at_least=1)] = 4
+    batch_size: Annotated[int, Option("Examples per batch.", at_least=1)] = 8
+    accumulate: Annotated[
+        int,
+        Option(
+            "Batches per step. Processes started by `torchrun` share them: give at least "
+            "one for each.",
+            at_least=1,
+        ),
+    ] = 1
+    learning_rate: Annotated[
+        float,
+        Option(
+            "Highest learning rate, reached at the end of the warm-up; with --full the "
+            f"default is {FULL_LEARNING_RATE:g}.",
+            above=0,
+        ),
+    ] = 7e-4
+    warmup: Annotated[float, Field(ge=0, le=1)] = 0.03
     """Share of the steps in which the learning rate rises from 0."""
-    final_rate: float = Field(default=0.1, ge=0, le=1)
+    final_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of the highest learning rate at which the cosine schedule ends."""
-    full: bool = Field(default=False, description="Train all weights and write a whole model.")
-    lora_rank: int = Field(default=16, ge=1, description="Rank of the update matrices.")
-    lora_alpha: int = Field(
-        default=32, ge=1, description="Scale of the update, divided by the rank."
-    )
-    lora_dropout: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Share of an adapted layer's inputs hidden in training.",
-    )
+    full: Annotated[bool, Option("Train all weights and write a whole model.")] = False
+    lora_rank: Annotated[int, Option("Rank of the update matrices.", at_least=1)] = 16
+    lora_alpha: Annotated[int, Option("Scale of the update, divided by the rank.", at_least=1)] = 32
+    lora_dropout: Annotated[
+        float, Option("Share of an adapted layer's inputs hidden in training.", at_least=0, below=1)
+    ] = 0.0
     # All that attend or write to the residual stream. On a CPU, the two wide MLP layers would
     # double the time and gain little.
-    lora_targets: tuple[str, ...] = Field(
-        default=("q_proj", "k_proj", "v_proj", "o_proj", "down_proj"),
-        min_length=1,
-        description="Linear layers to adapt; `all` for all except the output layer.",
-    )
-    crp_format: TargetForm = Field(
-        default="extended",
-        description="Text form to learn: RouterKGQA's, its extension or kbqa's own.",
-    )
-    suggested_relations: int = Field(
-        default=0,
-        ge=0,
-        description="Relations to suggest with each question, the best that the retriever finds "
-        "in the graph; needs --store or --endpoint.",
-    )
-    max_length: int = Field(
-        default=400,
-        ge=1,
-        description="Leave out examples with more tokens, prompt and target together.",
-    )
-    gradient_checkpointing: bool = Field(
-        default=False, description="Use less memory and more time."
-    )
-    seed: int = Field(
-        default=42,
-        description="Decides the initial weights, dropout, held-out questions and order of the "
-        "examples.",
-    )
-    checkpoint_steps: int = Field(
-        default=200, ge=1, description="Steps between checkpoints; each epoch ends with one, too."
-    )
-    validate_every: int = Field(
-        default=0,
-        ge=0,
-        description="Steps between validations; 0 for one at the end of each epoch.",
-    )
-    valid_generate: int = Field(
-        default=100,
-        ge=0,
-        description="Held-out questions to answer at each validation. The weights that write most "
-        "main paths exactly are kept; with 0, those with the lowest loss.",
-    )
-    patience: int = Field(
-        default=3,
-        ge=0,
-        description="Stop after this many validations without improvement; 0 for never.",
-    )
+    lora_targets: Annotated[
+        tuple[str, ...],
+        Field(min_length=1),
+        Option(
+            "Linear layers to adapt; `all` for all except the output layer.",
+            metavar="NAME,…",
+            type=_LayerNames(),
+        ),
+    ] = ("q_proj", "k_proj", "v_proj", "o_proj", "down_proj")
+    crp_format: Annotated[
+        TargetForm,
+        Option("Text form to learn: RouterKGQA's, its extension or kbqa's own.", "--format"),
+    ] = "extended"
+    suggested_relations: Annotated[
+        int,
+        Option(
+            "Relations to suggest with each question, the best that the retriever finds "
+            "in the graph; needs --store or --endpoint.",
+            at_least=0,
+        ),
+    ] = 0
+    max_length: Annotated[
+        int, Option("Leave out examples with more tokens, prompt and target together.", at_least=1)
+    ] = 400
+    gradient_checkpointing: Annotated[bool, Option("Use less memory and more time.")] = False
+    seed: Annotated[
+        int,
+        Option(
+            "Decides the initial weights, dropout, held-out questions and order of the examples."
+        ),
+    ] = 42
+    checkpoint_steps: Annotated[
+        int, Option("Steps between checkpoints; each epoch ends with one, too.", at_least=1)
+    ] = 200
+    validate_every: Annotated[
+        int, Option("Steps between validations; 0 for one at the end of each epoch.", at_least=0)
+    ] = 0
+    valid_generate: Annotated[
+        int,
+        Option(
+            "Held-out questions to answer at each validation. The weights that write most "
+            "main paths exactly are kept; with 0, those with the lowest loss.",
+            at_least=0,
+        ),
+    ] = 100
+    patience: Annotated[
+        int,
+        Option("Stop after this many validations without improvement; 0 for never.", at_least=0),
+    ] = 3
 
 
 class Preset(NamedTuple):
@@ -164,34 +180,38 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
 class GrpoConfig:
     """What decides the result of training by reward, beside questions and `TrainingConfig`.
 
-    A setting with a description is an option of `kbqa train-crp --stage grpo`.
+    A setting with an `Option` is one of `kbqa train-crp --stage grpo`.
     """
 
-    group: int = Field(default=8, ge=2, description="Stage grpo: paths to draw for each question.")
-    questions: int = Field(default=8, ge=1, description="Stage grpo: questions per step.")
-    temperature: float = Field(
-        default=1.0,
-        gt=0,
-        description="Stage grpo: temperature to draw paths at. A higher one makes them differ "
-        "more.",
-    )
-    kl: float = Field(
-        default=0.04,
-        ge=0,
-        description="Stage grpo: weight of the KL divergence from the adapter to start from.",
-    )
-    rollouts: str = Field(
-        default="",
-        description="Stage grpo: URL of a vLLM server to draw paths with, such as "
-        "http://127.0.0.1:8000/v1; docs/model.md says how to start it.",
-    )
-    passes: int = Field(default=2, ge=1)
+    group: Annotated[int, Option("Stage grpo: paths to draw for each question.", at_least=2)] = 8
+    questions: Annotated[int, Option("Stage grpo: questions per step.", at_least=1)] = 8
+    temperature: Annotated[
+        float,
+        Option(
+            "Stage grpo: temperature to draw paths at. A higher one makes them differ more.",
+            above=0,
+        ),
+    ] = 1.0
+    kl: Annotated[
+        float,
+        Option(
+            "Stage grpo: weight of the KL divergence from the adapter to start from.", at_least=0
+        ),
+    ] = 0.04
+    rollouts: Annotated[
+        str,
+        Option(
+            "Stage grpo: URL of a vLLM server to draw paths with, such as "
+            "http://127.0.0.1:8000/v1; docs/model.md says how to start it."
+        ),
+    ] = ""
+    passes: Annotated[int, Field(ge=1)] = 2
     """Updates of the weights from the paths of one step; the clip matters from the second on."""
-    clip: float = Field(default=0.2, gt=0, lt=1)
+    clip: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """How far the probability of a choice may move from that at which it was drawn, as a ratio."""
-    relaxed_cost: float = Field(default=0.1, ge=0, lt=1)
+    relaxed_cost: Annotated[float, Field(ge=0, lt=1)] = 0.1
     """The share of its F1 that a path loses if it has answers only when it is relaxed."""
-    part_cost: float = Field(default=0.01, ge=0, lt=1)
+    part_cost: Annotated[float, Field(ge=0, lt=1)] = 0.01
     """The share of its F1 that a path loses for each hop, constraint and ordering."""
 
 

@@ -3,21 +3,24 @@
 The question sets that the user chose for training, not yet read.
 """
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import click
-from click.core import ParameterSource
-from pydantic import TypeAdapter
 
 from kbqa.engine.cli import check_key
 from kbqa.engine.writing.checkpoint import adapter_config
 from kbqa.engine.writing.generate import PROMPT_FILE, load_prompt_format
-from kbqa.kb.commands.options import GraphChoice, print_note
+from kbqa.kb.commands.options import (
+    GraphChoice,
+    is_given,
+    option_names,
+    options_of,
+    print_note,
+)
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, ModelError
 from kbqa.training.composed import add_composed
@@ -26,7 +29,6 @@ from kbqa.training.config import (
     GRPO_DEFAULTS,
     PRESETS,
     GrpoConfig,
-    Preset,
     Stage,
     TrainingConfig,
 )
@@ -43,8 +45,6 @@ from kbqa.training.data.training_set import (
 
 _NAMED_ROWS = 3
 
-Command = Callable[..., None]
-
 _DEFAULT = TrainingConfig()
 _SFT_ONLY = (
     "demo_questions",
@@ -52,7 +52,7 @@ _SFT_ONLY = (
     "accumulate",
     "full",
     "lora_dropout",
-    "crp_format",
+    "format",
     "suggested_relations",
     "max_length",
     "gradient_checkpointing",
@@ -63,7 +63,6 @@ composed_option = click.option(
     "--composed-questions",
     type=click.IntRange(0),
     default=0,
-    show_default=True,
     metavar="N",
     help="Number of questions to compose from those of the question sets and from facts of the "
     "graph; needs --store or --endpoint.",
@@ -118,78 +117,92 @@ class FoldNumber(click.ParamType[Fold]):
         return Fold(int(at), int(of))
 
 
-def config_options(command: Command) -> Command:
-    """Add `--preset` and an option for each setting; the command takes `config: TrainingConfig`.
+config_options = options_of(TrainingConfig, "config")
+grpo_options = options_of(GrpoConfig, "grpo")
+preset_option = click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="kbqa",
+    help="Named settings, listed below; other options override them.",
+)
+stage_option = click.option(
+    "--stage",
+    type=click.Choice(get_args(Stage)),
+    default="sft",
+    help="Train on gold paths (sft), or train an adapter further by the F1 of the paths that "
+    "it writes (grpo).",
+)
 
-    An option that is given, as a flag, in the environment or in a file, overrides the preset.
+
+def complete_config(config: TrainingConfig, preset: str, stage: Stage = "sft") -> TrainingConfig:
+    """Return the settings of a run, where a chosen option overrides the preset and the stage.
+
+    Raises:
+        UsageError: An option contradicts the adapter to start from.
+        ModelError: That adapter is missing or cannot be trained further.
     """
-
-    @functools.wraps(command)
-    def with_config(*args: object, preset: str, **rest: object) -> None:
-        context = click.get_current_context()
-        chosen = {name: rest.pop(name) for name in schema}
-        by_reward = context.params.get("stage") == "grpo"
-        settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else {})
-        settings |= _of(TrainingConfig, PRESETS[preset])
-        if chosen["full"]:
-            settings.setdefault("learning_rate", FULL_LEARNING_RATE)
-        settings |= {name: value for name, value in chosen.items() if is_given(name)}
-        if settings.get("start"):
-            settings |= _settings_of_start(settings)
-            if not by_reward:  # Training by reward reads the prompt of its start itself.
-                dropout = adapter_config(Path(settings["start"])).get("lora_dropout", 0.0)
-                settings.setdefault("lora_dropout", dropout)
-                settings.setdefault("suggested_relations", _shown_by_start(settings["start"]))
-        command(*args, config=replace(_DEFAULT, **settings), **rest)
-
-    schema = _described(TrainingConfig)
-    decorated = _with_options(with_config, schema, _DEFAULT)
-    return click.option(
-        "--preset",
-        type=click.Choice(list(PRESETS)),
-        default="kbqa",
-        show_default=True,
-        help="Named settings, listed below; other options override them.",
-    )(decorated)
+    by_reward = stage == "grpo"
+    settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else {})
+    settings |= _preset_of(TrainingConfig, preset)
+    if config.full:
+        settings.setdefault("learning_rate", FULL_LEARNING_RATE)
+    settings |= _given(config)
+    if settings.get("start"):
+        settings |= _settings_of_start(settings)
+        if not by_reward:  # Training by reward reads the prompt of its start itself.
+            dropout = adapter_config(Path(settings["start"])).get("lora_dropout", 0.0)
+            settings.setdefault("lora_dropout", dropout)
+            settings.setdefault("suggested_relations", _shown_by_start(settings["start"]))
+    return replace(_DEFAULT, **settings)
 
 
-def stage_options(command: Command) -> Command:
-    """Add `--stage` and the options of stage ``grpo``, and check that all options fit the stage.
-
-    The command takes `stage: Stage` and `grpo: GrpoConfig`.
-    """
-
-    @functools.wraps(command)
-    def with_stage(*args: object, stage: Stage, **rest: object) -> None:
-        chosen: dict[str, Any] = {name: rest.pop(name) for name in schema}
-        preset = PRESETS[click.get_current_context().params["preset"]]
-        chosen |= {n: value for n, value in _of(GrpoConfig, preset).items() if not is_given(n)}
-        others = _SFT_ONLY if stage == "grpo" else tuple(schema)
-        others = (*others, "preset") if preset.stage != stage else others
-        for name in filter(is_given, others):
-            option = next(each for each in _parameters() if each.name == name).opts[0]
-            raise click.UsageError(f"{option} does not go with --stage {stage}. Leave it out.")
-        if stage == "grpo":
-            _check_needs_of_grpo(rest)
-            check_key("rollouts", chosen["rollouts"], "KBQA_SERVER_API_KEY")
-        command(*args, stage=stage, grpo=GrpoConfig(**chosen), **rest)
-
-    schema = _described(GrpoConfig)
-    decorated = _with_options(with_stage, schema, GrpoConfig())
-    return click.option(
-        "--stage",
-        type=click.Choice(get_args(Stage)),
-        default="sft",
-        show_default=True,
-        help="Train on gold paths (sft), or train an adapter further by the F1 of the paths that "
-        "it writes (grpo).",
-    )(decorated)
+def complete_grpo(grpo: GrpoConfig, preset: str) -> GrpoConfig:
+    """Return the settings of training by reward; a chosen option overrides the preset."""
+    return replace(grpo, **(_preset_of(GrpoConfig, preset) | _given(grpo)))
 
 
-def _of(config: type[Any], preset: Preset) -> dict[str, Any]:
+def _preset_of(config: type[Any], preset: str) -> dict[str, Any]:
     """Return the settings of a preset that a configuration has."""
     names = {each.name for each in fields(config)}
-    return {name: value for name, value in preset.settings.items() if name in names}
+    return {name: value for name, value in PRESETS[preset].settings.items() if name in names}
+
+
+def _given(config: TrainingConfig | GrpoConfig) -> dict[str, Any]:
+    """Return the settings that the user chose."""
+    options = option_names(type(config))
+    return {name: getattr(config, name) for name, option in options.items() if is_given(option)}
+
+
+def check_stage(
+    stage: Stage,
+    preset: str,
+    files: tuple[Path, ...],
+    config: TrainingConfig,
+    grpo: GrpoConfig,
+    graph: GraphChoice,
+) -> None:
+    """Check that all chosen options fit the stage, and that it has what it needs.
+
+    Raises:
+        UsageError: They do not, or something is missing.
+        InputError: The configuration file has a key sent to a server.
+    """
+    others = _SFT_ONLY if stage == "grpo" else tuple(option_names(GrpoConfig).values())
+    others = (*others, "preset") if PRESETS[preset].stage != stage else others
+    for name in filter(is_given, others):
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(f"{option} does not go with --stage {stage}. Leave it out.")
+    if stage == "sft":
+        return
+    if not config.start:
+        raise click.UsageError("--stage grpo needs --start DIR, an adapter trained on gold paths")
+    if not files:
+        raise click.UsageError("--stage grpo needs --data FILE, questions to write paths for")
+    if graph.is_demo:
+        raise click.UsageError(
+            "--stage grpo needs a graph to run paths on: --store DIR or --endpoint URL"
+        )
+    check_key("rollouts", grpo.rollouts, "KBQA_SERVER_API_KEY")
 
 
 def check_composed(count: int, graph: GraphChoice) -> None:
@@ -200,29 +213,6 @@ def check_composed(count: int, graph: GraphChoice) -> None:
     """
     if count and graph.is_demo:
         raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
-
-
-def is_given(name: str) -> bool:
-    """Return whether the user chose a parameter, as a flag, in the environment or in a file."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source not in (None, ParameterSource.DEFAULT)
-
-
-def _parameters() -> list[click.Parameter]:
-    return click.get_current_context().command.params
-
-
-def _check_needs_of_grpo(given: Mapping[str, object]) -> None:
-    if not given["start"]:
-        raise click.UsageError("--stage grpo needs --start DIR, an adapter trained on gold paths")
-    if not given["files"]:
-        raise click.UsageError("--stage grpo needs --data FILE, questions to write paths for")
-    graph = given["graph"]
-    assert isinstance(graph, GraphChoice)
-    if graph.is_demo:
-        raise click.UsageError(
-            "--stage grpo needs a graph to run paths on: --store DIR or --endpoint URL"
-        )
 
 
 def _settings_of_start(settings: dict[str, Any]) -> dict[str, Any]:
@@ -273,61 +263,6 @@ def preset_help() -> str:
     return "\n\n".join(paragraphs)
 
 
-def _described(config: type[Any]) -> dict[str, dict[str, Any]]:
-    """Return the JSON schemas of the settings that have a description, by name."""
-    properties = TypeAdapter(config).json_schema()["properties"]
-    return {name: setting for name, setting in properties.items() if "description" in setting}
-
-
-def _with_options(command: Command, schema: dict[str, dict[str, Any]], defaults: object) -> Command:
-    for name, setting in reversed(schema.items()):
-        command = _option(name, setting, getattr(defaults, name))(command)
-    return command
-
-
-def _option(name: str, setting: dict[str, Any], default: Any) -> Callable[[Command], Command]:
-    is_list = setting["type"] == "array"
-    return click.option(
-        "--format" if name == "crp_format" else f"--{name.replace('_', '-')}",
-        name,
-        type=_click_type(setting),
-        is_flag=setting["type"] == "boolean",
-        callback=_names if is_list else None,
-        metavar="NAME,…" if is_list else None,
-        default=_shown(default) if is_list else default,
-        show_default=default is not False,
-        help=setting["description"],
-    )
-
-
-def _click_type(setting: dict[str, Any]) -> "click.ParamType[Any]":
-    match setting:
-        case {"enum": values}:
-            return click.Choice(values)
-        case {"type": "integer", "minimum": least}:
-            return click.IntRange(least)
-        case {"type": "number", "exclusiveMinimum": least}:
-            return click.FloatRange(least, min_open=True)
-        case {"type": "number", "minimum": least, "exclusiveMaximum": limit}:
-            return click.FloatRange(least, limit, max_open=True)
-        case {"type": "number", "minimum": least}:
-            return click.FloatRange(least)
-        case {"type": "integer"}:
-            return click.INT
-        case {"type": "boolean"}:
-            return click.BOOL
-        case _:
-            return click.STRING
-
-
-def _names(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    """Split names at their commas."""
-    names = tuple(name.strip() for name in value.split(",") if name.strip())
-    if not names:
-        raise click.BadParameter("names no layer")
-    return names
-
-
 def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
@@ -350,39 +285,21 @@ def print_left_out(gathered: ExampleSet) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DataChoice:
-    """The question sets that the user chose.
-
-    Attributes:
-        files: Question sets.
-        scored: Test sets to keep out of training.
-        demo_questions: How many questions on the demo graph to add at most.
-        composed_questions: How many to compose of those of the files and of facts of the graph.
-        seed: Decides which questions on the demo graph and which part of a set are taken.
-        weights: How often to take the examples of a set, by its name; once if it is missing.
-        valid_size: Questions of each set to hold out.
-        fold: Families that are left out as well; none if it is None.
-    """
+    """The question sets that the user chose, not yet read."""
 
     files: tuple[Path, ...]
-    scored: tuple[Path, ...]
-    demo_questions: int
-    composed_questions: int
-    seed: int
-    weights: Mapping[str, float] = field(default_factory=dict)
-    valid_size: int = 0
-    fold: Fold | None = None
+    scored: tuple[Path, ...]  # test sets to keep out of training
+    demo_questions: int  # on the demo graph, at most
+    composed_questions: int  # of those of the files and of facts of the graph
+    seed: int  # of the demo questions, and of the part that is taken of a set
+    weights: Mapping[str, float] = field(default_factory=dict)  # by set; once if it is missing
+    valid_size: int = 0  # questions of each set to hold out
+    fold: Fold | None = None  # families that are left out as well
 
     def load(self, form: TargetForm, graph: Graph | None) -> ExampleSet:
         """Read the examples; see `load_examples`.
 
-        Args:
-            form: The text form of the targets.
-            graph: Names entities that a file does not name. Without it, nothing is composed.
-
-        Raises:
-            InputError: A file is missing or unreadable, or names few of its entities and there is
-                no graph to name them.
-            GraphError: The graph does not answer.
+        The graph names entities that a file does not name. Without it, nothing is composed.
         """
         gathered = load_examples(
             self.files,

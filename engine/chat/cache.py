@@ -1,9 +1,8 @@
-"""What stands before a general model: a cache of its replies, a counter, or a stand-in for it.
+"""Wrappers of a general model: a cache of its replies, a counter, and a stand-in for it.
 
-`CachedChat` keeps each reply as a file, written to the disk before it is used: a process that is
-killed loses no reply, and a damaged file is one reply. (`TextCache` would not do: if its file fails
-it gives up and removes it, which is right only for what can be computed again for free.) Only the
-user can read the files: replies may quote questions, and questions may be private.
+`CachedChat` writes each reply to a file before it is used, so a process that is killed loses none,
+and a damaged file is one reply. (`TextCache` removes a file that fails, which is right only for
+what can be computed again for free.) Only the user can read the files: questions may be private.
 """
 
 import hashlib
@@ -41,10 +40,9 @@ logger = logging.getLogger(__name__)
 class CachedChat:
     """A general model that is asked the same question only once. Threads may share it.
 
-    If a reply cannot be written, there is a warning, and it is used. A name under which a server
-    offers ever newer versions, such as ``gpt-4o-mini``, is one model: name a newer version to ask
-    it. The identity is `OpenAIChat.identity`, and the price today's, for the cost of cached
-    replies. The directory is by default ``chat`` in kbqa's cache folder.
+    A name for changing versions, such as ``gpt-4o-mini``, is one model: name a version to ask it.
+    The identity is `OpenAIChat.identity`; the price is for cached replies. The directory is by
+    default ``chat`` in kbqa's cache folder.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class CachedChat:
 
     @property
     def name(self) -> str:
-        """That of the model that is asked."""
+        """The name of the model that is asked."""
         return self._model.name
 
     def complete(
@@ -76,7 +74,7 @@ class CachedChat:
     ) -> Reply:
         """Return the reply from the cache, or ask; see `ChatModel.complete`."""
         key = self._key(messages, max_tokens, temperature, seed)
-        # What a server wrote that takes no temperature is kept as such.
+        # For replies of a server that takes no temperature.
         without = self._path(self._key(messages, max_tokens, None, seed))
         with held(self._lock(key), ends_at, self.name):
             kept = self._read(self._path(key)) or self._read(without)
@@ -115,7 +113,7 @@ class CachedChat:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def _lock(self, key: str) -> threading.Lock:
-        """Return the lock of a question: one thread asks it, the others wait for its reply."""
+        """Return the lock of a request: one thread sends it, the others wait for the reply."""
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
 
@@ -171,15 +169,14 @@ class _Kept(BaseModel):
     is_truncated: bool = False  # Files of older versions do not say.
 
 
+# As in English text. Names of relations have fewer, so tokens are rather more than estimated.
 LETTERS_A_TOKEN: Final = 4
-"""As of English text. Names of relations have fewer, so tokens are rather more than estimated."""
 
 
 class StandIn:
-    """Stands in for a general model in an estimate: it counts prompts and replies ``none``.
+    """A stand-in for a general model in an estimate; it replies ``none``. Thread-safe.
 
-    A prompt has a token for each four letters, and a reply as many as it may have at most. Any
-    number of threads may ask it.
+    A prompt counts a token for each four letters, and a reply as many tokens as are allowed.
     """
 
     def __init__(self, name: str, price: Price | None = None) -> None:
@@ -187,7 +184,7 @@ class StandIn:
 
     @property
     def name(self) -> str:
-        """That of the model that it stands in for."""
+        """The name of the model that it stands in for."""
         return self._name
 
     def complete(
@@ -208,11 +205,10 @@ _MOST_THREADS: Final = 64  # Far over what `--llm-concurrency` usually lets thro
 
 
 class CountedChat:
-    """A general model as one question asks it: it adds up the usage of the replies.
+    """A general model for one question, which adds up its usage and removes its reasoning.
 
-    Replies are passed on without the model's reasoning. A call that fails is not counted, though
-    some of its tries may have been paid for; `SpendingLimit` counts those. `ends_at` is when the
-    question's deadline passes, as `time.monotonic` counts.
+    A call that fails is not counted here, though some of its tries may have been paid for;
+    `SpendingLimit` counts those. `ends_at` is the question's deadline.
     """
 
     def __init__(self, model: ChatModel, ends_at: float | None = None) -> None:
@@ -222,7 +218,7 @@ class CountedChat:
 
     @property
     def name(self) -> str:
-        """That of the model that is counted."""
+        """The name of the model that is counted."""
         return self._model.name
 
     @property
@@ -264,7 +260,7 @@ class CountedChat:
         temperature: float = 0.0,
         seed: int | None = None,
     ) -> list[Reply]:
-        """Continue several conversations at once, as far as the model takes requests at once.
+        """Continue several conversations at once.
 
         If some fail, the first error is raised once all have ended; the others are counted.
         """
@@ -287,7 +283,7 @@ class CountedChat:
         return replies
 
     def _count(self, replies: Sequence[Reply]) -> list[Reply]:
-        """Add what replies took, in their order: sums of floats then do not depend on threads."""
+        """Add up replies in their order: sums of floats then do not depend on threads."""
         with self._lock:
             for reply in replies:
                 self._usage += reply.usage

@@ -1,9 +1,8 @@
-"""The general language model as the engine sees it, what its tokens cost, and what may be spent.
+"""The general language model as the engine sees it, the cost of its tokens, and limits on both.
 
-`ChatModel` is the seam: messages in, a counted reply out. Three things are counted, each in a scope
-of its own. `Usage` adds up the replies of one question. `SpendingLimit` counts the requests that a
-process sends, and refuses further ones. `RunBudget` shares a number of calls among the questions of
-a run, in their order.
+`ChatModel` is the seam: messages in, a counted reply out. `Usage` adds up the replies of one
+question, `SpendingLimit` limits the requests of a process, and `RunBudget` shares a number of calls
+among the questions of a run.
 """
 
 import re
@@ -14,15 +13,11 @@ from typing import Final, Literal, Protocol
 
 from kbqa.sparql.errors import InputError, SpendingLimitReached
 
-DEFAULT_MAX_TOKENS = 512
-"""Most tokens of a reply: a blueprint or a choice among paths takes under a hundred."""
+DEFAULT_MAX_TOKENS = 512  # of a reply: a blueprint or a choice among paths takes under a hundred
+DEFAULT_CONCURRENCY = 8  # requests at once, over all threads
+DEFAULT_TIMEOUT_S = 120.0  # for one request, from the connection to the last byte of the answer
 
-DEFAULT_CONCURRENCY = 8
-"""Most requests at once, over all threads."""
-
-DEFAULT_TIMEOUT_S = 120.0
-"""Seconds for one request, from the connection to the last byte of the answer."""
-
+# Marks of DeepSeek-R1, Qwen3, Mistral, Kimi, OpenThinker, Command A and gpt-oss.
 _TAG = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)"
 _CLOSING = (
     rf"</{_TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
@@ -35,7 +30,6 @@ _OPENING = (
 _REASONING = re.compile(rf"(?:{_OPENING}).*?(?:{_CLOSING}|\Z)", re.DOTALL | re.IGNORECASE)
 _BEFORE_REPLY = re.compile(rf"\A.*(?:{_CLOSING})", re.DOTALL | re.IGNORECASE)
 _END_OF_TURN = re.compile(r"(?:\s*<\|(?:end|return|im_end)\|>)+\s*\Z")
-"""Marks of DeepSeek-R1, Qwen3, Mistral, Kimi, OpenThinker, Command A and gpt-oss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +42,17 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The usage of general models; usages can be added.
+    """The usage of general models. Usages can be added.
 
-    Calls are replies, cached ones included. Tokens are as the server counted them. Seconds are wall
-    time, retries included. The cost counts cached replies, too, so that it does not depend on what
-    was asked before. It is None if a price is not known.
+    Cached replies are counted, too, so that the cost does not depend on what was asked before.
     """
 
-    calls: int = 0
+    calls: int = 0  # replies
     cached_calls: int = 0
-    input_tokens: int = 0
+    input_tokens: int = 0  # as the server counted them
     output_tokens: int = 0
-    seconds: float = 0.0
-    cost_usd: float | None = 0.0
+    seconds: float = 0.0  # wall time, retries included
+    cost_usd: float | None = 0.0  # None if a price is not known
 
     def __add__(self, other: "Usage") -> "Usage":
         known = self.cost_usd is not None and other.cost_usd is not None
@@ -76,23 +68,18 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A reply of a general model, and the usage of its one call.
+    """A reply of a general model, and the usage of its one call."""
 
-    The text is never blank, and may hold the model's reasoning. It is truncated if `max_tokens` or
-    the context ended it. A server that takes no temperature samples as it does by default.
-    """
-
-    text: str
+    text: str  # never blank; may hold the model's reasoning
     usage: Usage
-    is_truncated: bool = False
-    at_temperature: bool = True
+    is_truncated: bool = False  # `max_tokens` or the context ended it
+    at_temperature: bool = True  # else the server took none, and sampled by its default
 
 
 def without_reasoning(text: str) -> str:
-    r"""Return a model's reply without the reasoning that some write before it.
+    r"""Return a model's reply without its reasoning; nothing if that was cut off.
 
-    Reasoning that was cut off leaves nothing. A chat template may have written the opening mark, so
-    the closing mark is enough.
+    The closing mark is enough, since a chat template may have written the opening one.
 
     >>> without_reasoning("<think>Mombasa? No.</think>\n\nNairobi")
     'Nairobi'
@@ -119,12 +106,8 @@ class ChatModel(Protocol):
     ) -> Reply:
         """Continue a conversation, whose last message is the user's.
 
-        Args:
-            messages: The conversation so far.
-            max_tokens: Most tokens of the reply.
-            temperature: How freely the reply is sampled; 0 for the most likely.
-            seed: Of the sampling; None leaves it to the server.
-            ends_at: When the caller's deadline passes, as `time.monotonic` counts.
+        The seed of the sampling is left to the server if None. `ends_at` is the caller's deadline,
+        as `time.monotonic` counts.
 
         Raises:
             ModelError: The model is missing, or gave no usable reply after every retry.
@@ -136,14 +119,14 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of a million tokens in USD, and who says so, and when."""
+    """The price of a million tokens in USD, with its source and date."""
 
     input_usd: float
     output_usd: float
     source: str = "the user"
 
     def cost_usd(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Compute what tokens cost; None if the server counted none and they are not free.
+        """Return the cost of tokens; None if the server counted none and they are not free.
 
         >>> Price(0.15, 0.60).cost_usd(1_000_000, 500_000)
         0.45
@@ -158,7 +141,7 @@ class Price:
 def count_tokens(
     price: Price | None, input_tokens: int, output_tokens: int, *, calls: int = 1
 ) -> Usage:
-    """Return the usage of some tokens, at a price; None if the price is not known."""
+    """Return the usage of some tokens; the price is None if it is not known."""
     cost_usd = None if price is None else price.cost_usd(input_tokens, output_tokens)
     return Usage(calls, 0, input_tokens, output_tokens, cost_usd=cost_usd)
 
@@ -171,18 +154,18 @@ PRICES = {
     "llama-2-7b": Price(0.05, 0.25, _HOSTS),
     "llama-3.1-8b": Price(0.10, 0.10, _HOSTS),
 }
-"""By the model's name in lower case, without what `find_price` leaves out.
+"""By the model's name in lower case, without the parts in `_NOT_PRICED`.
 
-A model with open weights has the price of companies that host it, even if the user serves it: costs
-stay comparable, and the cost of electricity need not be guessed.
+A model with open weights has the price of companies that host it, even if the user serves it. So
+costs stay comparable.
 """
 
-# Whose it is or who offers it, what it was tuned for, its format, and the date of its version.
+# The owner or provider, the tuning, the format, and the date of the version.
 _NOT_PRICED = re.compile(r"^.*/|\bmeta-|-(?:instruct|chat|hf|\d{4}-\d\d-\d\d)\b")
 
 
 def find_price(model: str) -> Price | None:
-    """Look up a model's price; None if the table does not have it.
+    """Look up a model's price; None if it is not in the table.
 
     >>> find_price("meta-llama/Llama-3.1-8B-Instruct").output_usd
     0.1
@@ -192,7 +175,7 @@ def find_price(model: str) -> Price | None:
 
 
 def parse_price(text: str) -> Price:
-    """Read a price as given on the command line; raise `InputError` if it is none.
+    """Read a price as given on the command line.
 
     >>> parse_price("0.15/0.60")
     Price(input_usd=0.15, output_usd=0.6, source='the user')
@@ -208,11 +191,10 @@ def parse_price(text: str) -> Price:
 
 
 class SpendingLimit:
-    """Counts the requests of a process and their cost, and refuses those beyond the limit.
+    """A limit on the requests of a process and their cost, without cached replies. Thread-safe.
 
-    Threads may share one. Requests are counted when they are sent, retries included. Their cost is
-    known when they are answered, so the limit in USD is exceeded by at most the cost of requests
-    under way when it was reached. Cached replies do not count. None means no limit.
+    Requests are counted when they are sent, retries included, but their cost when they are
+    answered. So requests under way may exceed the limit in USD. None means no limit.
     """
 
     def __init__(self, usd: float | None = None, calls: int | None = None) -> None:
@@ -243,7 +225,7 @@ class SpendingLimit:
             self._sent += 1
 
     def add_cost(self, usd: float | None) -> None:
-        """Count what a request cost; None if that is not known."""
+        """Add the cost of a request; None if it is not known."""
         with self._lock:
             if usd is None:
                 self._is_known = False
@@ -253,17 +235,17 @@ class SpendingLimit:
 
 _NOTHING_IS_LOST = "Its replies so far are kept."
 
+# The most calls that a question is granted. No repair takes more: a blueprint, a choice and a
+# judgement for each of four steps, and the last choice.
 MOST_CALLS: Final = 10
-"""The most calls a question is granted. No repair takes more: a blueprint, a choice and a judgement
-for each of four steps, and the last choice."""
 
 
 class RunBudget:
-    """Shares the general calls of a run among its questions, in their order.
+    """The general calls of a run, shared among its questions. Thread-safe.
 
-    A question may take what those before it leave. It only waits for them if what they may still
-    take decides how many calls are left for it. So a run gives the same rows with any concurrency,
-    and when it is resumed. The questions must be begun in their order. Threads may share one.
+    A question may take the calls that those before it leave. It waits for them only if their calls
+    decide how many it may take. So a run gives the same rows with any concurrency, and when it is
+    resumed. The questions must be begun in their order.
     """
 
     def __init__(self, calls: int) -> None:
@@ -272,7 +254,7 @@ class RunBudget:
         self._settled = threading.Condition()
 
     def grant(self, place: int) -> int:
-        """Return how many calls the question at a place may take; wait until that is known."""
+        """Return the number of calls for the question at a place; wait until it is known."""
         with self._settled:
             while True:
                 # Later questions have taken some only if there was enough for all before them, or
@@ -286,7 +268,7 @@ class RunBudget:
                 self._settled.wait()
 
     def settle(self, place: int, calls: int) -> None:
-        """Note what a question took; it takes no more."""
+        """Note the calls of a question that is done."""
         with self._settled:
             self._taken[place] = calls
             self._settled.notify_all()

@@ -1,8 +1,7 @@
 """A general model behind any server that speaks OpenAI's protocol: OpenAI's own, vLLM's, others.
 
-One call may take several requests. To a single request (`OpenAIServer`) this adds retries, a limit
-on concurrent requests, the spending limit and the counting. Servers differ, so an answer needs no
-more than a text; wrong token counts do not spoil it.
+To a single request (`OpenAIServer`) this adds retries, a limit on concurrent requests, the spending
+limit and the counting. Servers differ, so an answer needs no more than a text.
 """
 
 import logging
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from openai import OpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
+# OpenAI's newer models refuse the older name, other servers may not know the newer one.
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
-"""OpenAI's newer models refuse the older name, other servers may not know the newer one."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,20 +50,18 @@ logger = logging.getLogger(__name__)
 class OpenAIChat:
     """A general model that a server offers. Any number of threads may ask it.
 
-    If the server refuses a parameter, such as a temperature that reasoning models do not take, the
-    request is sent again without it, and later ones are sent without it from the start.
-
-    Tokens are as the server counts them, those of failed tries included. If it does not count
-    them, the cost is unknown; they are never guessed.
+    If the server refuses a parameter, such as a temperature that reasoning models do not take, this
+    request and all later ones are sent without it. Tokens are as the server counts them, those of
+    failed tries included. If it does not count them, the cost is unknown.
 
     The server's key is read from the environment variable KBQA_LLM_KEY, for OpenAI's own server
-    also from OPENAI_API_KEY. A server without keys needs none.
+    also from OPENAI_API_KEY.
 
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        model: Its name on the server. None if the server offers only one, and is asked for it.
-        price: Of its tokens; by default what `find_price` knows.
-        limit: What may be spent; by default anything.
+        model: Its name on the server; None if the server offers only one.
+        price: Of its tokens; by default the one that `find_price` finds.
+        limit: None by default.
         concurrency: Most requests at once. A pause between tries does not count as one.
         timeout_s: Seconds for one request, from the connection to the last byte of the answer.
         retrying: How often and when a failed request is sent again.
@@ -105,7 +102,7 @@ class OpenAIChat:
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Everything besides a call's own arguments that can change its reply."""
+        """Everything but a call's own arguments that can change its reply."""
         return {"model": self._model, "url": self._server.url}
 
     def complete(
@@ -156,7 +153,7 @@ class OpenAIChat:
         ends_at: float | None,
         refused: AbstractSet[str],
     ) -> "_Completed":
-        """Ask the server once, without the parameters that it refused."""
+        """Send one request, without the parameters that the server refused."""
         from openai import omit
 
         names = _LIMIT_NAMES[::-1] if self._server.url == OPENAI_URL else _LIMIT_NAMES
@@ -182,7 +179,7 @@ class OpenAIChat:
         )
 
     def _can_do_without(self, parameter: str | None, refused: frozenset[str]) -> bool:
-        """Note that a parameter is refused, beside those that the request was sent without."""
+        """Note a refused parameter, and return whether to send the request without it."""
         if parameter is None or parameter in refused or refused | {parameter} >= {*_LIMIT_NAMES}:
             return False
         if parameter not in self._refused:
@@ -224,10 +221,8 @@ class OpenAIChat:
 
 
 class _Completed(NamedTuple):
-    """A server's answer: its text, which may be blank, and in its own words why that ends."""
-
-    text: str
-    finish_reason: str
+    text: str  # may be blank
+    finish_reason: str  # in the server's words
     usage: Usage
 
 
@@ -265,7 +260,7 @@ class _Tokens(BaseModel):
 
 
 def _read_tokens(usage: object) -> tuple[int, int]:
-    """Return the input and output tokens as the server counted them; 0 if it does not say."""
+    """Return the input and output tokens that the server counted; 0 if it did not."""
     try:
         tokens = _Tokens.model_validate(usage)
     except ValidationError:

@@ -1,15 +1,13 @@
-"""One request to a server that speaks OpenAI's protocol, and when it is sent again.
+"""One request to a server that speaks OpenAI's protocol, and its retries.
 
-Both the general model and the small model may be behind such a server. Whatever it does ends in the
-body of an answer or in a `RequestFailed`, which says in the user's terms what happened and whether
-to try again. `Retrying` does that: the `openai` client's own retries are switched off, as it
-accepts empty and malformed replies, waits silently, and would multiply its tries by ours. Keys are
-removed from everything that is shown.
+The general model and the small model may be behind such a server. A request ends in the body of an
+answer or in a `RequestFailed`, which says in the user's terms what happened and whether to try
+again. `Retrying` does that. The `openai` client's own retries are switched off: it accepts empty
+and malformed replies, and waits silently.
 
-`request_bounds` limits what one request may take. An HTTP client's time-out is for each read, so a
-server that sends a byte now and then holds it for ever, and a client reads an answer of any size
-into memory. Here every operation on the network gets only the time that is left of the request,
-from the connection to the last byte.
+`request_bounds` limits the time and size of one request. An HTTP client's time-out is for each
+read, so a server that sends a byte now and then would hold it for ever. Here every operation on the
+network gets only the time that is left of the request.
 """
 
 import difflib
@@ -52,12 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class RequestFailed(Exception):
-    """A request got no usable reply. If every try fails, the call raises `ModelError`.
-
-    It holds advice, what the user may try; whether the request may succeed later; how long the
-    server asks to wait; the error that the call then raises; and the parameter that the server
-    does not take, if it says so.
-    """
+    """A request got no usable reply. If every try fails, the call raises `ModelError`."""
 
     def __init__(
         self,
@@ -70,19 +63,19 @@ class RequestFailed(Exception):
         parameter: str | None = None,
     ) -> None:
         super().__init__(words)
-        self.advice = advice
-        self.may_pass = may_pass
-        self.wait_s = wait_s
-        self.raised_as = raised_as
-        self.parameter = parameter
+        self.advice = advice  # for the user
+        self.may_pass = may_pass  # whether the request may succeed later
+        self.wait_s = wait_s  # that the server asks for
+        self.raised_as = raised_as  # by the call
+        self.parameter = parameter  # that the server does not take, if it says so
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """How often a failed request is sent again, and after what pauses.
+    """The tries of a failed request, and the pauses between them.
 
     Each pause is twice as long as the one before, up to `longest_wait_s`. If a server asks to wait
-    longer, the call fails at once, which is better than silence.
+    longer, the call fails at once.
     """
 
     retries: int = 5
@@ -90,16 +83,13 @@ class Retrying:
     longest_wait_s: float = 120.0
 
     def pause_s(self, tries: int) -> float:
-        """Return the seconds to wait after some tries, at least one.
-
-        They are shortened at random by up to a quarter, so that requests that failed together are
-        not sent together again.
-        """
+        """Return the seconds to wait after some tries, at least one."""
         pause_s = self.first_pause_s * 2.0 ** min(tries - 1, 20)
+        # Shortened at random, so that requests that failed together are not sent together again.
         return min(pause_s, self.longest_wait_s) * random.uniform(0.75, 1.0)
 
     def call(self, ask: Callable[[], _Reply], name: str, ends_at: float | None = None) -> _Reply:
-        """Call `ask`, which sends one request, until there is a reply; the name is for the log.
+        """Call `ask`, which sends one request, until there is a reply.
 
         Raises:
             ModelError: The last try failed, or one that cannot succeed later.
@@ -142,15 +132,13 @@ class Retrying:
 
 
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return how many seconds a server asks to wait, or None if it does not say.
+    """Return the seconds that a server asks to wait; None if it does not say.
 
     >>> noon = datetime(2026, 2, 14, 12, tzinfo=UTC)
     >>> read_retry_after({"retry-after": "7"}, noon)
     7.0
     >>> read_retry_after({"retry-after": "Sat, 14 Feb 2026 12:00:30 GMT"}, noon)
     30.0
-
-    The names of headers are in lower case, or the mapping ignores case.
 
     Source: RFC 9110, §10.2.3; `retry-after-ms` is OpenAI's own.
     """
@@ -169,11 +157,9 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
 OPENAI_URL = "https://api.openai.com/v1"
 
-OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
-"""OpenAI's key is sent to OpenAI and to no other server."""
+OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"  # sent to OpenAI and to no other server
 
-MAX_ANSWER_BYTES = 16 << 20
-"""The longest answer, a list of some hundred models, has under two megabytes."""
+MAX_ANSWER_BYTES = 16 << 20  # the longest, a list of some hundred models, has under two megabytes
 
 _MODELS_SHOWN = 10
 _WORDS_SHOWN = 300
@@ -197,13 +183,10 @@ _SAYS_REFUSED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a server is used for, which decides its key and the advice in errors.
-
-    Only a general model may be on OpenAI's own server.
-    """
+    """The use of a server, which decides its key and the advice in errors."""
 
     key_variable: str
-    is_general: bool = False
+    is_general: bool = False  # and so maybe on OpenAI's own server
     if_slow: str = ""
     if_busy: str = ""
 
@@ -218,9 +201,9 @@ SMALL_MODEL = Purpose("KBQA_SERVER_API_KEY")
 
 
 class OpenAIServer:
-    """A server. Any number of threads may send requests to it.
+    """A server, to which any number of threads may send requests.
 
-    The URL is the API's root, such as ``http://127.0.0.1:8000/v1``, and the time-out is for one
+    The URL is the API's root, such as ``http://127.0.0.1:8000/v1``. The time-out is for one
     request, from the connection to the last byte of the answer.
 
     Raises:
@@ -262,11 +245,7 @@ class OpenAIServer:
         model: str | None = None,
         ends_at: float | None = None,
     ) -> _Body:
-        """Send a request by the client, and read its answer, or raise `RequestFailed`.
-
-        The model is named in advice. `ends_at` is when the caller's deadline passes, as
-        `time.monotonic` counts.
-        """
+        """Send a request and read its answer, or raise `RequestFailed`, which names the model."""
         with self._explained(model, ends_at):
             body = request(self._client)
         try:
@@ -290,7 +269,7 @@ class OpenAIServer:
 
     @contextmanager
     def _explained(self, model: str | None, ends_at: float | None) -> Iterator[None]:
-        """Bound a request, and turn what the client raises into what happened."""
+        """Bound a request, and turn the client's errors into `RequestFailed`."""
         import httpx2
         from openai import APIConnectionError, APIStatusError, APITimeoutError
 
@@ -383,7 +362,7 @@ class OpenAIServer:
 
 
 def _repaired(body: bytes) -> bytes:
-    """Replace what is no UTF-8, also half a surrogate pair, which JSON can escape."""
+    """Replace what is no UTF-8, and escaped halves of surrogate pairs."""
     try:
         whole = json.loads(body.decode(errors="replace"))
         return json.dumps(whole, ensure_ascii=False).encode(errors="replace")
@@ -392,7 +371,7 @@ def _repaired(body: bytes) -> bytes:
 
 
 def _refused_parameter(error: "APIStatusError") -> str | None:
-    """Return the parameter that a server does not take, if a request can do without it."""
+    """Return the parameter that a server refuses, if it is optional."""
     if error.status_code not in (400, 422):
         return None
     # A 422 lists the fields at fault in its body.
@@ -403,7 +382,7 @@ def _refused_parameter(error: "APIStatusError") -> str | None:
 
 
 def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> None:
-    """Check what can be checked of a server without asking it; raises as `OpenAIServer` does."""
+    """Check the URL, the key and the extra, without asking the server."""
     _check_url(url, purpose)
     _read_key(url, purpose)
     if importlib.util.find_spec("openai") is None:
@@ -411,7 +390,7 @@ def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> None:
 
 
 def describe_offer(offered: Collection[str], model: str = "") -> str:
-    """Describe which models a server offers; of many, those with names most like the given one.
+    """Describe the models that a server offers; of many, those with the most similar names.
 
     >>> describe_offer(["gpt-4o", "gpt-4o-mini"], "gpt-4")
     'It offers gpt-4o and gpt-4o-mini.'
@@ -507,7 +486,7 @@ def request_bounds(ends_at: float, max_bytes: int) -> Iterator[None]:
 
 
 def bounded(client: httpx2.Client) -> httpx2.Client:
-    """Make a new client respect `request_bounds`, and ask for answers that are not compressed."""
+    """Make a new client respect `request_bounds`, and ask for uncompressed answers."""
     client.headers["Accept-Encoding"] = "identity"
     client.event_hooks["response"].append(_refuse_compressed)
     # The pool's public parameter cannot be given to a client that also finds the proxies of the
@@ -526,8 +505,6 @@ def _refuse_compressed(response: httpx2.Response) -> None:
 
 
 class _BoundedBackend(httpcore2.NetworkBackend):
-    """Connects in the time that is left; without bounds, as the backend behind it does."""
-
     def __init__(self, backend: httpcore2.NetworkBackend) -> None:
         self._backend = backend
 

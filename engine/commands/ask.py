@@ -1,13 +1,9 @@
-"""The command `kbqa ask`.
-
-The prompt of `kbqa ask`: one question after the other, with the model loaded once.
-
-The command `kbqa completion`.
-"""
+"""The commands `kbqa ask`, with a prompt for one question after the other, and `completion`."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +22,12 @@ from kbqa.engine.answer import (
 from kbqa.engine.cli import Stopped, check_key
 from kbqa.engine.commands.options import (
     ChatChoice,
-    Command,
     MethodChoice,
     chat_options,
     deadline_option,
     method_options,
     model_options,
     open_engine,
-    removed_option,
 )
 from kbqa.engine.commands.screen import print_lines, render_text, standard_output, waiting
 from kbqa.engine.writing.model_choice import ModelChoice
@@ -60,12 +54,6 @@ _WITH_VIA = {"question", "via", "topics", "deadline_s", "as_json"}
 """Parameters that mean the same with a server."""
 
 
-def _moved_to_eval(command: Command) -> Command:
-    for option in ("price", "limit", "calls", "concurrency", "timeout"):
-        command = removed_option(f"--llm-{option}", "it with `kbqa eval`")(command)
-    return command
-
-
 @click.command()
 @click.argument("question", required=False)
 @graph_options
@@ -89,7 +77,6 @@ def _moved_to_eval(command: Command) -> Command:
 @chat_options
 @model_options
 @json_option
-@_moved_to_eval
 def ask(
     question: str | None,
     graph: GraphChoice,
@@ -123,25 +110,15 @@ def ask(
 
         check_key("via", via, KEY_VARIABLE)
         with closing(ServedEngine(via)) as served:
-            is_done = _answer_all(
-                question,
-                lambda text: served.ask(
-                    text, entities, deadline_s=deadline_s, with_lines=not as_json
-                ),
-                as_json,
-            )
+            ask_one = partial(served.ask, deadline_s=deadline_s, with_lines=not as_json)
+            is_done = _answer_all(question, lambda text: ask_one(text, entities), as_json)
     else:
         with open_engine(graph, model, chat, method) as engine:
             if question is None:
                 Prompt(engine, entities, deadline_s, as_json).run()
                 return
-            is_done = _answer_all(
-                question,
-                lambda text: _ask_engine(
-                    engine, text, entities, deadline_s=deadline_s, with_lines=not as_json
-                ),
-                as_json,
-            )
+            ask_one = partial(_ask_engine, engine, deadline_s=deadline_s, with_lines=not as_json)
+            is_done = _answer_all(question, lambda text: ask_one(text, entities), as_json)
     if not is_done:
         raise SystemExit(1)
 
@@ -240,11 +217,7 @@ _KEPT_LINES = 1000
 class Prompt:
     """Takes questions and commands until the user leaves; no error ends it.
 
-    Args:
-        engine: What answers.
-        topics: What the first questions are about, if that is known.
-        deadline_s: Seconds that a question may take in all; None for any time.
-        as_json: Print answers as JSON, one a line.
+    The first questions are about `topics`, if there are any. Answers as JSON take a line each.
     """
 
     def __init__(

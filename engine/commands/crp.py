@@ -1,12 +1,10 @@
 """The commands `kbqa crp …`: tools for reasoning paths, JSON Lines in and out.
 
-Each takes a row and answers with one. If something is wrong with a row, that is the error of its
-answer, and the next row is answered. Tools that read a CRP accept both text forms; parts that could
-not be read are in `problems`.
+Each row is answered with one. If something is wrong with a row, its answer has the error, and the
+next row is answered. CRPs are read in both text forms; `problems` lists parts that were not read.
 
-`kbqa crp run` runs given CRPs on a graph, without a model. Grounding, linking and relaxation are
-those of `kbqa eval`. If all entities of a row's CRPs are given by their mids, its question is not
-linked.
+`kbqa crp run` runs given CRPs without a model, with the grounding, linking and relaxation of
+`kbqa eval`. The question is linked only if an entity of a CRP has no mid.
 """
 
 import gzip
@@ -25,7 +23,12 @@ import click
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Asked
-from kbqa.engine.commands.options import check_output, model_options, questions_option
+from kbqa.engine.commands.options import (
+    check_answers,
+    check_output,
+    model_options,
+    questions_option,
+)
 from kbqa.engine.writing.generate import Candidate, written_text
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_json
@@ -114,7 +117,6 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     the path that answered, "level" how far it was relaxed, "dropped" what was dropped. Names are
     looked up in the graph, and in the row's "question" if it has one.
     """
-    from kbqa.engine.commands.options import check_answers
     from kbqa.engine.linking.linker import Linker
     from kbqa.kb.names.search import open_names
 
@@ -143,7 +145,7 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     is_flag=True,
     help="Start paths from the gold topic entities instead of linked ones.",
 )
-@click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True)
+@click.option("--batch-size", type=click.IntRange(1), default=16)
 def generate(
     file: Path,
     output: Path,
@@ -199,7 +201,6 @@ def _write_linked(engine: "Engine", requests: Sequence["Request"]) -> list[Seque
 
 
 def _answer_rows(file: Path, tool: "RowTool") -> None:
-
     for row in answer_rows(_lines(file), tool):
         print_json(row)
 
@@ -223,24 +224,18 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RowTool:
-    """A tool that answers rows.
+    """A tool that answers rows."""
 
-    Attributes:
-        blank: The answer, apart from its id and error, to a row that cannot be answered.
-        answer: Fills in the answer that it is given, which has the keys of `blank`. What it raises
-            becomes the answer's error.
-    """
-
-    blank: Mapping[str, object]
+    blank: Mapping[str, object]  # the answer to a row that cannot be answered
     answer: Callable[[Row, dict[str, object]], None]
+    """Fills in an answer that has the keys of `blank`; what it raises is the answer's error."""
 
 
 def answer_rows(lines: Iterable[bytes], tool: RowTool) -> Iterator[Row]:
     """Answer JSON Lines one by one, each as soon as it is read; empty lines are skipped.
 
-    Yields:
-        For each row its id (the line's number if it has none), the tool's answer, and `error`:
-        None, or the error's type and message.
+    An answer has the row's id (its line's number if it has none), what the tool filled in, and
+    `error`: None, or the error's type and message.
     """
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -257,12 +252,7 @@ def answer_rows(lines: Iterable[bytes], tool: RowTool) -> Iterator[Row]:
         yield answered
 
 
-def row_text(row: Row, key: str) -> str:
-    """Return the text that a row has under a key.
-
-    Raises:
-        InputError: It has none.
-    """
+def _row_text(row: Row, key: str) -> str:
     if not isinstance(text := row.get(key), str):
         raise InputError(f'"{key}" is {json.dumps(text)}, but must be a text')
     return text
@@ -283,19 +273,19 @@ def _refuse_constant(constant: str) -> None:
 
 
 def _convert(row: Row, answered: dict[str, object]) -> None:
-    crp = crp_from_sparql(row_text(row, "sparql"))
+    crp = crp_from_sparql(_row_text(row, "sparql"))
     answered["crp"] = render_crp(crp)
     answered["sparql"] = compile_crp(crp)
 
 
 def _compile(row: Row, answered: dict[str, object]) -> None:
-    crp, problems = read_crp(row_text(row, "crp"))
+    crp, problems = read_crp(_row_text(row, "crp"))
     answered["problems"] = problems
     answered["sparql"] = compile_crp(crp)
 
 
 def _show(row: Row, answered: dict[str, object]) -> None:
-    crp, problems = read_crp(row_text(row, "crp"))
+    crp, problems = read_crp(_row_text(row, "crp"))
     answered["problems"] = problems
     answered["text"] = "\n".join(describe_crp(crp))
 
@@ -307,23 +297,14 @@ SHOW = RowTool({"text": None, "problems": ()}, _show)
 
 @dataclass(frozen=True, slots=True)
 class CrpRunner:
-    """Runs the CRPs of rows.
-
-    Attributes:
-        graph: The graph.
-        names: Its names.
-        linker: Links the rows' questions to it.
-        timeout_s: Seconds for each query.
-        gold_entities: Match names to the row's topic entities first.
-        relax: Drop constraints if nothing satisfies all of them.
-    """
+    """Runs the CRPs of rows on a graph."""
 
     graph: Graph
     names: Names
     linker: "Linker"
-    timeout_s: float
-    gold_entities: bool = False
-    relax: bool = True
+    timeout_s: float  # for each query
+    gold_entities: bool = False  # match names to the row's topic entities first
+    relax: bool = True  # drop constraints if nothing satisfies all of them
 
     @property
     def tool(self) -> RowTool:

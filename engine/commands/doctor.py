@@ -35,7 +35,7 @@ from kbqa.engine.writing.checkpoint import (
     why_peft,
 )
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
-from kbqa.engine.writing.model_choice import default_backend
+from kbqa.engine.writing.model_choice import WeightsChoice, default_backend
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
@@ -63,8 +63,7 @@ from kbqa.sparql.errors import GraphError, InputError, KbqaError, ModelError
 @json_option
 def doctor(
     graph: GraphChoice,
-    base: str | None,
-    adapter: Path | None,
+    weights: WeightsChoice,
     files: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -83,8 +82,8 @@ def doctor(
         findings += measured
     except GraphError as error:
         findings.append(from_error("coverage", error))
-    findings += check_models(base, adapter)
-    findings += check_machine(graph.store, model_memory_bytes(base, adapter))
+    findings += check_models(weights.base, weights.adapter)
+    findings += check_machine(graph.store, model_memory_bytes(weights.base, weights.adapter))
     if as_json:
         rows = [
             asdict(finding)

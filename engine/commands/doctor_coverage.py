@@ -42,17 +42,11 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class QuestionNeeds:
-    """What a question needs.
+    """What a question needs."""
 
-    Attributes:
-        topics: Its topic entities, or the entities of its gold query if the set has none.
-        parses: What each readable parse needs.
-        unreadable: Number of its gold queries that cannot be read.
-    """
-
-    topics: frozenset[str]
-    parses: tuple[Needs, ...]
-    unreadable: int
+    topics: frozenset[str]  # or the entities of its gold query, if the set has no topics
+    parses: tuple[Needs, ...]  # of each that can be read
+    unreadable: int  # gold queries that cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +61,30 @@ class Share:
 class Coverage:
     """How much of a question set a graph has.
 
-    Attributes:
-        questions: The file.
-        n: Its questions.
-        unreadable: Gold queries that cannot be read; their needs are not counted.
-        topics: Distinct topic entities.
-        relations: Distinct relations of the gold queries.
-        answers: Distinct gold answers, mids and literals.
-        covered: Covered questions, among those with a gold query that can be read.
-        missing_topics: Missing topic entities with the number of questions that need them, the
-            most frequent first.
-        missing_relations: Missing relations, the same way.
+    Topics, relations and answers are counted once each. Needs of gold queries that cannot be read
+    are not counted.
     """
 
-    questions: str
+    questions: str  # the file
     n: int
-    unreadable: int
+    unreadable: int  # gold queries
     topics: Share
     relations: Share
     answers: Share
-    covered: Share
-    missing_topics: tuple[tuple[str, int], ...]
+    covered: Share  # questions, among those with a gold query that can be read
+    missing_topics: tuple[tuple[str, int], ...]  # and how many questions need each; most first
     missing_relations: tuple[tuple[str, int], ...]
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the graph has everything."""
+        """Whether the graph has everything."""
         return all(
             share.present == share.n for share in (self.topics, self.relations, self.answers)
         )
 
 
 def measure_coverage(graph: Graph, path: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Coverage:
-    """Look up what a question set needs.
-
-    Args:
-        graph: Where to look.
-        path: Question set, in our form or an official file of WebQSP or ComplexWebQuestions.
-        timeout_s: Seconds for each query of some hundred look-ups.
+    """Look up what a question set, ours or official, needs; `timeout_s` is for each query.
 
     Raises:
         InputError: The file is not a question set.
@@ -149,11 +129,7 @@ def measure_coverage(graph: Graph, path: Path, timeout_s: float = DEFAULT_TIMEOU
 
 
 def read_needs(path: Path) -> Iterator[QuestionNeeds]:
-    """Read what each question of a set needs.
-
-    Raises:
-        InputError: The file is not a question set.
-    """
+    """Read what each question of a set needs."""
     is_empty = True
     for number, row in read_question_rows(path):
         is_empty = False

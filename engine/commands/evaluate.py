@@ -10,6 +10,7 @@ import click
 
 from kbqa.engine.commands.options import (
     ChatChoice,
+    ChatLimits,
     MethodChoice,
     RunChoice,
     chat_limits,
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
     "--batch-size",
     type=click.IntRange(1),
     default=8,
-    show_default=True,
     help="Questions for which paths are written at once.",
 )
 @json_option
@@ -74,6 +74,7 @@ def evaluate(
     deadline_s: float | None,
     method: MethodChoice,
     chat: ChatChoice,
+    limits: ChatLimits,
     model: ModelChoice,
     beams_file: Path | None,
     show: bool,
@@ -102,6 +103,7 @@ def evaluate(
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.generate import SavedBeams, read_beams
 
+    chat = replace(chat, limits=limits)
     questions = run.read(file)
     if warning := gold_warning(file, questions):
         print_note(f"Warning: {warning}")
@@ -227,14 +229,12 @@ def report(
     "--metric",
     type=click.Choice(METRICS),
     default="f1",
-    show_default=True,
     help="Group and list questions by this metric.",
 )
 @click.option(
     "--examples",
     type=click.IntRange(0),
     default=5,
-    show_default=True,
     help="How many wins and losses to list; --json has all.",
 )
 @json_option

@@ -22,14 +22,6 @@ from kbqa.kb.small_files import one_line
 from kbqa.sparql.errors import GraphError, InputError
 
 
-def _refuse_embedder(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        raise InputError(
-            "--embedder was removed: it made linking three times slower and hardly better. "
-            "Run the command without it."
-        )
-
-
 @click.command()
 @click.argument("question", required=False)
 @click.option(
@@ -43,11 +35,7 @@ def _refuse_embedder(context: click.Context, parameter: click.Parameter, value: 
     "--limit",
     type=click.IntRange(1, 100),
     default=10,
-    show_default=True,
     help="Maximum number of entities for a question.",
-)
-@click.option(
-    "--embedder", is_flag=True, hidden=True, expose_value=False, callback=_refuse_embedder
 )
 @graph_options
 @json_option

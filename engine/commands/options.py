@@ -1,17 +1,17 @@
-"""Options that several commands share, and the command `kbqa methods`.
+"""Options that several commands share, what they open, and the command `kbqa methods`.
 
-They choose the small model, the general model and what it may cost, the method with its settings,
-the questions, and how a row for each question is written.
+The options choose the small model, the general model and what it may cost, the method with its
+settings, the questions, and where a run's rows go.
 """
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.asked import ChooserName
@@ -20,13 +20,16 @@ from kbqa.engine.cli import check_key
 from kbqa.engine.commands.screen import waiting
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS
 from kbqa.engine.methods.options import describe_settings, split_settings
-from kbqa.engine.writing.generate import (
-    DEFAULT_LEVEL,
-    LEVELS,
-    DecodingLevel,
+from kbqa.engine.writing.model_choice import ModelChoice, WeightsChoice
+from kbqa.kb.commands.options import (
+    SECONDS,
+    json_option,
+    options_of,
+    print_json,
+    print_note,
+    print_result,
 )
-from kbqa.engine.writing.model_choice import BEAM_BACKENDS, Backend, ModelChoice
-from kbqa.kb.commands.options import SECONDS, json_option, print_json, print_note, print_result
+from kbqa.kb.option import Option
 from kbqa.sparql.errors import GraphError, InputError, OutputError, SpendingLimitReached
 
 if TYPE_CHECKING:
@@ -41,90 +44,25 @@ if TYPE_CHECKING:
 Command = Callable[..., None]
 
 
-def weights_options(command: Command) -> Command:
-    """Add `--model` and `--adapter`; the command takes them as `base` and `adapter`."""
-    base = click.option(
-        "--model", "base", metavar="MODEL", help="Base model instead of the adapter's."
-    )
-    adapter = click.option(
-        "--adapter",
-        type=click.Path(path_type=Path, file_okay=False),
-        metavar="DIR",
-        help="Adapter of `kbqa train-crp` instead of the shipped one.",
-    )
-    return base(adapter(command))
+weights_options = options_of(WeightsChoice, "weights")
 
 
-class _Level(click.Choice[str]):
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str:
-        if value == "grammar":
-            self.fail("grammar was removed: it improved nothing. Use schema.", param, ctx)
-        return super().convert(value, param, ctx)
+def _checked_model(model: ModelChoice) -> ModelChoice:
+    if model.server is not None and model.backend is None:
+        model = replace(model, backend="server")
+    if (model.backend == "server") != (model.server is not None):
+        raise click.UsageError("--backend server and --server URL go together")
+    if model.server is not None and not _is_asked_via():
+        check_key("server", model.server, "KBQA_SERVER_API_KEY")
+    return model
 
 
-def model_options(command: Command) -> Command:
-    """Add what chooses the small model; the command takes it as `model: ModelChoice`."""
+model_options = options_of(ModelChoice, "model", _checked_model)
 
-    @weights_options
-    @click.option(
-        "--n",
-        type=click.IntRange(1, 50),
-        default=5,
-        show_default=True,
-        help="Reasoning paths to write for a question.",
-    )
-    @click.option(
-        "--decoding",
-        type=_Level(LEVELS),
-        help="What constrains the writing: nothing, the graph's relations, or its ways from the "
-        f"question's entities.  [default: {DEFAULT_LEVEL}; none under vllm and server]",
-    )
-    @click.option(
-        "--backend",
-        type=click.Choice(get_args(Backend)),
-        help="What runs the small model.  [default: openvino if it is installed and there is no "
-        "GPU, else transformers]",
-    )
-    @click.option(
-        "--server",
-        metavar="URL",
-        help="OpenAI-compatible server of the small model.",
-    )
-    @click.option(
-        "--served-model", metavar="NAME", help="Its name on --server, if that has several."
-    )
-    @click.option(
-        "--threads",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Threads of the small model.  [default: one a core]",
-    )
-    @functools.wraps(command)
-    def with_model(
-        *args: object,
-        base: str | None,
-        adapter: Path | None,
-        n: int,
-        decoding: DecodingLevel | None,
-        backend: Backend | None,
-        server: str | None,
-        served_model: str | None,
-        threads: int | None,
-        **rest: object,
-    ) -> None:
-        backend = backend or ("server" if server is not None else None)
-        if (backend == "server") != (server is not None):
-            raise click.UsageError("--backend server and --server URL go together")
-        if server is not None and rest.get("via") is None:
-            check_key("server", server, "KBQA_SERVER_API_KEY")
-        searches = backend is None or backend in BEAM_BACKENDS
-        level = decoding or (DEFAULT_LEVEL if searches else "none")
-        model = ModelChoice(base, adapter, n, level, backend, server, served_model, threads)
-        command(*args, model=model, **rest)
 
-    return with_model
+def _is_asked_via() -> bool:
+    """Return whether a server is asked, which has models of its own."""
+    return click.get_current_context().params.get("via") is not None
 
 
 def deadline_option(command: Command) -> Command:
@@ -149,13 +87,8 @@ def open_engine(
 ) -> "Iterator[Engine]":
     """Open what a question needs, as the user chose it.
 
-    Args:
-        graph: The graph.
-        model: The small model, loaded only if the method writes paths.
-        chat: The general model.
-        method: The method and its settings.
-        saved: Stands in for the small model if all paths have been written before.
-        workers: Queries that run at once.
+    The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
+    have been written before. `workers` is how many queries run at once.
 
     Raises:
         InputError: The choices contradict each other.
@@ -215,37 +148,89 @@ def questions_option(command: Command) -> Command:
     )(command)
 
 
-_KEY_VARIABLE = "KBQA_LLM_KEY"
+class _PriceType(click.ParamType[Price]):
+    name = "price"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Price:
+        try:
+            return parse_price(value)
+        except InputError as error:
+            self.fail(str(error), param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatLimits:
+    """What a run may ask of the general model."""
+
+    price: Annotated[
+        Price | None,
+        Option(
+            "USD for a million input and output tokens, such as 0.15/0.60.  [default: known for a "
+            "few models]",
+            "--llm-price",
+            metavar="IN/OUT",
+            type=_PriceType(),
+        ),
+    ] = None
+    usd: Annotated[
+        float | None,
+        Option(
+            "Stop once this run has spent this much. Cached replies cost nothing.",
+            "--llm-limit",
+            metavar="USD",
+            at_least=0,
+        ),
+    ] = None
+    calls: Annotated[
+        int | None,
+        Option(
+            "Send it at most N requests; with 0, use only cached replies.",
+            "--llm-calls",
+            metavar="N",
+            at_least=0,
+        ),
+    ] = None
+    concurrency: Annotated[
+        int, Option("Requests to send to it at once.", "--llm-concurrency", metavar="N", at_least=1)
+    ] = DEFAULT_CONCURRENCY
+    timeout_s: Annotated[
+        float,
+        Option("Time limit of a request to it, in seconds.", "--llm-timeout", metavar="S", above=0),
+    ] = DEFAULT_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
 class ChatChoice:
-    """The general model that the user chose, not yet asked.
+    """The general model that the user chose, not yet asked; none without URL and name."""
 
-    Attributes:
-        url: Where it is served; None for OpenAI's own server.
-        model: Its name on the server; None if the server offers only one.
-        price: The price of its tokens; None for the one in the table of prices.
-        limit_usd: What its replies may cost; None for no limit.
-        limit_calls: Requests that may be sent; None for no limit.
-        concurrency: Requests under way at once.
-        timeout_s: Seconds for one request.
-        is_cached: Whether its replies are kept, and looked for before it is asked.
-        is_stand_in: Nothing is sent to it: prompts are only counted, for an estimate.
-    """
-
-    url: str | None = None
-    model: str | None = None
-    price: Price | None = None
-    limit_usd: float | None = None
-    limit_calls: int | None = None
-    concurrency: int = DEFAULT_CONCURRENCY
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    is_cached: bool = True
+    url: Annotated[
+        str | None,
+        Option(
+            "OpenAI-compatible server of the general model, such as http://127.0.0.1:8000/v1; "
+            "OpenAI's own if only --llm-model is given. Its key is read from KBQA_LLM_KEY.",
+            "--llm",
+            metavar="URL",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        Option(
+            "The general model's name on its server, such as gpt-4o-mini.",
+            "--llm-model",
+            metavar="NAME",
+        ),
+    ] = None
+    no_cache: Annotated[bool, Option("Do not use or write the reply cache.", "--no-llm-cache")] = (
+        False
+    )
+    limits: ChatLimits = ChatLimits()
     is_stand_in: bool = False
+    """Send it nothing: count the prompts only, for an estimate."""
 
     def check(self) -> None:
-        """Cheaply check that the model can be asked, without asking its server.
+        """Check cheaply that the model can be asked, without asking its server.
 
         Raises:
             InputError: The URL or the key is not valid.
@@ -268,11 +253,12 @@ class ChatChoice:
         """
         if self.url is None and self.model is None:
             return None
+        limits = self.limits
         if self.is_stand_in:
             from kbqa.engine.chat.cache import StandIn
             from kbqa.engine.chat.model import find_price
 
-            price = self.price or (None if self.model is None else find_price(self.model))
+            price = limits.price or (None if self.model is None else find_price(self.model))
             return StandIn(self.model or str(self.url), price)
         from kbqa.engine.chat.cache import CachedChat
         from kbqa.engine.chat.model import SpendingLimit
@@ -282,110 +268,25 @@ class ChatChoice:
         model = OpenAIChat(
             self.url or OPENAI_URL,
             self.model,
-            price=self.price,
-            limit=SpendingLimit(self.limit_usd, self.limit_calls),
-            concurrency=self.concurrency,
-            timeout_s=self.timeout_s,
+            price=limits.price,
+            limit=SpendingLimit(limits.usd, limits.calls),
+            concurrency=limits.concurrency,
+            timeout_s=limits.timeout_s,
         )
-        return CachedChat(model, model.identity, model.price) if self.is_cached else model
+        return model if self.no_cache else CachedChat(model, model.identity, model.price)
 
 
-def chat_options(command: Command) -> Command:
-    """Add the options that choose the general model, as the parameter `chat: ChatChoice`."""
-
-    @click.option(
-        "--llm",
-        metavar="URL",
-        help="OpenAI-compatible server of the general model, such as http://127.0.0.1:8000/v1; "
-        "OpenAI's own if only --llm-model is given. Its key is read from KBQA_LLM_KEY.",
-    )
-    @click.option(
-        "--llm-model",
-        metavar="NAME",
-        help="The general model's name on its server, such as gpt-4o-mini.",
-    )
-    @click.option("--no-llm-cache", is_flag=True, help="Do not use or write the reply cache.")
-    @functools.wraps(command)
-    def with_chat(
-        *args: object, llm: str | None, llm_model: str | None, no_llm_cache: bool, **rest: object
-    ) -> None:
-        if rest.get("via") is None:  # a server that is asked has a general model of its own
-            if llm is not None:
-                check_key("llm", llm, _KEY_VARIABLE)
-            elif llm_model is not None:
-                check_key("llm_model", "OpenAI's own server", _KEY_VARIABLE)
-        command(*args, chat=ChatChoice(llm, llm_model, is_cached=not no_llm_cache), **rest)
-
-    return with_chat
+def _checked_chat(chat: ChatChoice) -> ChatChoice:
+    if not _is_asked_via():
+        if chat.url is not None:
+            check_key("llm", chat.url, "KBQA_LLM_KEY")
+        elif chat.model is not None:
+            check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    return chat
 
 
-def chat_limits(command: Command) -> Command:
-    """Add the options that limit the use of the general model; goes below `chat_options`."""
-
-    @click.option(
-        "--llm-price",
-        callback=_read_price,
-        metavar="IN/OUT",
-        help="USD for a million input and output tokens, such as 0.15/0.60.  [default: "
-        "known for a few models]",
-    )
-    @click.option(
-        "--llm-limit",
-        type=click.FloatRange(min=0),
-        metavar="USD",
-        help="Stop once this run has spent this much. Cached replies cost nothing.",
-    )
-    @click.option(
-        "--llm-calls",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help="Send it at most N requests; with 0, use only cached replies.",
-    )
-    @click.option(
-        "--llm-concurrency",
-        type=click.IntRange(min=1),
-        default=DEFAULT_CONCURRENCY,
-        show_default=True,
-        metavar="N",
-        help="Requests to send to it at once.",
-    )
-    @click.option(
-        "--llm-timeout",
-        type=click.FloatRange(min=0, min_open=True),
-        default=DEFAULT_TIMEOUT_S,
-        show_default=True,
-        metavar="S",
-        help="Time limit of a request to it, in seconds.",
-    )
-    @functools.wraps(command)
-    def with_limits(
-        *args: object,
-        chat: ChatChoice,
-        llm_price: Price | None,
-        llm_limit: float | None,
-        llm_calls: int | None,
-        llm_concurrency: int,
-        llm_timeout: float,
-        **rest: object,
-    ) -> None:
-        chat = replace(
-            chat,
-            price=llm_price,
-            limit_usd=llm_limit,
-            limit_calls=llm_calls,
-            concurrency=llm_concurrency,
-            timeout_s=llm_timeout,
-        )
-        command(*args, chat=chat, **rest)
-
-    return with_limits
-
-
-def _read_price(_: click.Context, option: click.Parameter, text: str | None) -> Price | None:
-    try:
-        return None if text is None else parse_price(text)
-    except InputError as error:
-        raise click.BadParameter(str(error), param=option) from None
+chat_options = options_of(ChatChoice, "chat", _checked_chat)
+chat_limits = options_of(ChatLimits, "limits")
 
 
 _R = TypeVar("_R", contravariant=True)
@@ -407,34 +308,40 @@ class Progress(Protocol[_R]):
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """How the user wants the questions of a set taken, and where the rows go.
+    """Which questions of a set the user wants asked, how, and where the rows go."""
 
-    Attributes:
-        output: The file of rows, if the user named one.
-        gold_entities: The gold topics are given; only a question without any is linked.
-        resume: Continue the run in `output`.
-        overwrite: Replace it.
-        concurrency: Questions to work on at once.
-        sample: How many questions to draw; None for all.
-        seed: What they are drawn by.
-        timings: Rows include what differs from run to run.
-    """
-
-    output: Path | None
-    gold_entities: bool
-    resume: bool
-    overwrite: bool
-    concurrency: int
-    sample: int | None
-    seed: int
-    timings: bool
+    output: Annotated[
+        Path | None,
+        Option(
+            "Where the rows go, one a question, with a manifest beside.",
+            metavar="RUN.jsonl",
+            path="file",
+        ),
+    ] = None
+    gold_entities: Annotated[
+        bool, Option("Give the gold topic entities; link only without any.")
+    ] = False
+    resume: Annotated[bool, Option("Resume the run in --output, and ask again what failed.")] = (
+        False
+    )
+    overwrite: Annotated[bool, Option("Replace the run in --output.")] = False
+    concurrency: Annotated[
+        int, Option("Questions to work on at once; trust times only with 1.", at_least=1)
+    ] = 1
+    sample: Annotated[
+        int | None, Option("Take only N questions of the set.", metavar="N", at_least=1)
+    ] = None
+    seed: Annotated[int, Option("Seed of --sample.")] = 42
+    timings: Annotated[
+        bool,
+        Option(
+            "Write in rows what differs from run to run, such as seconds.",
+            "--timings/--no-timings",
+        ),
+    ] = True
 
     def read(self, file: Path) -> "Sequence[Question]":
-        """Read the questions of a file, or the sample of them.
-
-        Raises:
-            InputError: See `kbqa.engine.questions.question_sets.read_questions`.
-        """
+        """Read the questions of a file, or the sample of them."""
         from kbqa.engine.questions.question_sets import read_questions, sample_questions
 
         questions = read_questions(file)
@@ -443,11 +350,7 @@ class RunChoice:
         return sample_questions(questions, self.sample, self.seed)
 
     def checked_output(self) -> Path:
-        """Check that rows can be written, and that none are overwritten or resumed unasked.
-
-        Raises:
-            InputError: They cannot be written, or an input or a run is there.
-        """
+        """Check that rows can be written, and that none are overwritten or resumed unasked."""
         output = self.output
         if output is None:
             raise click.UsageError("Missing option '--output'.")
@@ -464,25 +367,25 @@ class RunChoice:
 
 
 def check_output(output: Path) -> None:
-    """Check that the command that runs reads nothing from what it writes, by any path or link.
+    """Check that no input of the command is its output, its manifest, or a file in it.
 
     Raises:
-        InputError: An input is the output, its manifest, or a file in it.
+        InputError: One is, by whatever path or link.
     """
     from kbqa.engine.files import manifest_path
 
     context = click.get_current_context()
+    written = (output, manifest_path(output))
     for parameter in context.command.params:
-        if isinstance(parameter.type, click.Path) and parameter.type.exists:
-            value = context.params[str(parameter.name)]
-            for path in value if isinstance(value, tuple) else (value,):
-                written = (output, manifest_path(output))
-                if path is not None and any(_is_within(path, each) for each in written):
-                    name = parameter.opts[0]
-                    raise InputError(
-                        f"--output {output} would overwrite {path}, which is read ({name}). "
-                        "Choose another --output."
-                    )
+        if not (isinstance(parameter.type, click.Path) and parameter.type.exists):
+            continue
+        value = context.params[str(parameter.name)]
+        for path in value if isinstance(value, tuple) else (value,):
+            if path is not None and any(_is_within(path, each) for each in written):
+                raise InputError(
+                    f"--output {output} would overwrite {path}, which is read "
+                    f"({parameter.opts[0]}). Choose another --output."
+                )
 
 
 def _is_within(path: Path, output: Path) -> bool:
@@ -491,72 +394,14 @@ def _is_within(path: Path, output: Path) -> bool:
     return is_same or written in found.parents
 
 
-def run_options(command: Command) -> Command:
-    """Add what says how a question set is taken; the command takes it as `run: RunChoice`."""
-
-    @click.option(
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="RUN.jsonl",
-        help="Where the rows go, one a question, with a manifest beside.",
-    )
-    @click.option(
-        "--gold-entities",
-        is_flag=True,
-        help="Give the gold topic entities; link only without any.",
-    )
-    @click.option(
-        "--resume", is_flag=True, help="Resume the run in --output, and ask again what failed."
-    )
-    @click.option("--overwrite", is_flag=True, help="Replace the run in --output.")
-    @click.option(
-        "--concurrency",
-        type=click.IntRange(1),
-        default=1,
-        show_default=True,
-        help="Questions to work on at once; trust times only with 1.",
-    )
-    @click.option(
-        "--sample", type=click.IntRange(1), metavar="N", help="Take only N questions of the set."
-    )
-    @click.option("--seed", default=42, show_default=True, help="Seed of --sample.")
-    @click.option(
-        "--timings/--no-timings",
-        default=True,
-        show_default=True,
-        help="Write in rows what differs from run to run, such as seconds.",
-    )
-    @functools.wraps(command)
-    def with_run(
-        *args: object,
-        output: Path | None,
-        gold_entities: bool,
-        resume: bool,
-        overwrite: bool,
-        concurrency: int,
-        sample: int | None,
-        seed: int,
-        timings: bool,
-        **rest: object,
-    ) -> None:
-        run = RunChoice(
-            output, gold_entities, resume, overwrite, concurrency, sample, seed, timings
-        )
-        command(*args, run=run, **rest)
-
-    return with_run
+run_options = options_of(RunChoice, "run")
 
 
 @contextmanager
 def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]]:
-    """Show the progress of a run; if it is stopped, say how to resume.
+    """Show the progress of a run, and if it is stopped, say how to resume.
 
-    Args:
-        progress: Counts the rows.
-        total: The questions of the run.
-
-    Yields:
-        What is to be called with each row.
+    The function that is yielded is called with each row.
     """
     from tqdm import tqdm
 
@@ -577,122 +422,70 @@ def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]
         raise SystemExit(stop.exit_code if isinstance(stop, Stopped) else 1) from stop
 
 
-_OLD_METHODS = {
-    "specialised": "--method kbqa --set repair=off",
-    "general": "--method kbqa --set write=no",
-}
-"""What `--method` was called before there were several methods."""
+class _MethodName(click.ParamType[str]):
+    name = "text"
 
-_OLD_OPTIONS = (
-    "--repair",
-    "--route",
-    "--general-calls",
-    "--stop",
-    "--width",
-    "--embedder",
-    "--order",
-    "--confidence",
-    "--without",
-)
-"""Options that are settings of the router now."""
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in METHODS if name.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True)
 class MethodChoice:
     """The method that the user chose, not yet made.
 
-    Attributes:
-        name: In the table of methods.
-        settings: As the user wrote them, by name.
-        chooser: Who takes its decisions, if the user says so.
-        call_budget: Decisions a question, at most; None for any number.
-        unsure_below: The confidence below which an answer is a guess.
+    Raises:
+        InputError: A setting is not written as ``name=value``, or is given twice.
     """
 
-    name: str
-    settings: dict[str, object]
-    chooser: ChooserName | None = None
-    call_budget: int | None = None
-    unsure_below: float = UNSURE_BELOW
+    name: Annotated[
+        str,
+        Option(
+            "How to answer; `kbqa methods` lists the ways.",
+            "--method",
+            metavar="NAME",
+            type=_MethodName(),
+        ),
+    ] = DEFAULT_METHOD
+    texts: Annotated[
+        tuple[str, ...],
+        Option(
+            "Setting of the method, see `kbqa methods NAME`; repeatable.",
+            "--set",
+            metavar="NAME=VALUE",
+            repeatable=True,
+        ),
+    ] = ()
+    chooser: Annotated[
+        ChooserName | None,
+        Option(
+            "Who decides: llm, embedder or random.  [default: llm with --llm, else embedder]",
+            metavar="NAME",
+        ),
+    ] = None
+    call_budget: Annotated[
+        int | None, Option("Decisions a question, at most.", metavar="N", at_least=1)
+    ] = None
+    unsure_below: Annotated[
+        float,
+        Option("Call an answer of less confidence a guess.", metavar="P", at_least=0, at_most=1),
+    ] = UNSURE_BELOW
+
+    def __post_init__(self) -> None:
+        split_settings(self.texts)  # mistakes are reported before a graph or a model is opened
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """The settings as the user wrote them, by name."""
+        return split_settings(self.texts)
 
 
-def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in METHODS if name.startswith(incomplete)]
-
-
-def method_options(command: Command) -> Command:
-    """Add the options of methods; the command takes them as `method: MethodChoice`."""
-
-    @click.option(
-        "--method",
-        "name",
-        default=DEFAULT_METHOD,
-        show_default=True,
-        metavar="NAME",
-        shell_complete=_complete_method,
-        help="How to answer; `kbqa methods` lists the ways.",
-    )
-    @click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Setting of the method, see `kbqa methods NAME`; repeatable.",
-    )
-    @click.option(
-        "--chooser",
-        type=click.Choice(get_args(ChooserName)),
-        metavar="NAME",
-        help="Who decides: llm, embedder or random.  [default: llm with --llm, else embedder]",
-    )
-    @click.option(
-        "--call-budget",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Decisions a question, at most.",
-    )
-    @click.option(
-        "--unsure-below",
-        type=click.FloatRange(0, 1),
-        default=UNSURE_BELOW,
-        show_default=True,
-        metavar="P",
-        help="Call an answer of less confidence a guess.",
-    )
-    @functools.wraps(command)
-    def with_method(
-        *args: object,
-        name: str,
-        settings: tuple[str, ...],
-        chooser: ChooserName | None,
-        call_budget: int | None,
-        unsure_below: float,
-        **rest: object,
-    ) -> None:
-        if name in _OLD_METHODS:
-            raise click.UsageError(f"--method {name} is now {_OLD_METHODS[name]}")
-        method = MethodChoice(name, split_settings(settings), chooser, call_budget, unsure_below)
-        command(*args, method=method, **rest)
-
-    wrapped: Command = with_method
-    for option in _OLD_OPTIONS:
-        setting = option.removeprefix("--").replace("-", "_")
-        wrapped = removed_option(option, f"--set {setting}=VALUE")(wrapped)
-    return removed_option("--threshold", "--unsure-below P")(wrapped)
-
-
-def removed_option(option: str, replacement: str) -> Callable[[Command], Command]:
-    """Add a hidden option that fails and names what replaces it."""
-
-    def refuse(_: click.Context, parameter: click.Parameter, value: object) -> None:
-        if value:
-            raise click.UsageError(f"{option} was removed. Use {replacement}.")
-
-    return click.option(option, multiple=True, hidden=True, expose_value=False, callback=refuse)
+method_options = options_of(MethodChoice, "method")
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=_complete_method)
+@click.argument("name", required=False, type=_MethodName())
 @json_option
 def methods(name: str | None, as_json: bool) -> None:
     """List the methods, or the settings of the method NAME, for --set."""

@@ -30,7 +30,6 @@ from kbqa.sparql.errors import InputError
     "--triples",
     type=click.IntRange(1),
     default=100,
-    show_default=True,
     metavar="K",
     help="Triples of a question, at most.",
 )
@@ -38,14 +37,12 @@ from kbqa.sparql.errors import InputError
     "--mechanism",
     type=click.Choice(get_args(Mechanism)),
     default=PoolingSettings().mechanism,
-    show_default=True,
     help="Path pooling: nothing, order the best triples, or choose them among more.",
 )
 @click.option(
     "--scorer",
     type=click.Choice(get_args(ScorerName)),
     default="trained",
-    show_default=True,
     help="What scores triples: a scorer that was trained, or the similarity of the question and "
     "the relation alone.",
 )
@@ -60,7 +57,6 @@ from kbqa.sparql.errors import InputError
     "--shown",
     type=click.Choice(get_args(Shown)),
     default="once",
-    show_default=True,
     help="Whether a fact that a relation and its reverse state is there once or twice.",
 )
 @click.option(

@@ -1,7 +1,4 @@
-"""Write for a terminal: its width, its colours, and a word while somebody waits.
-
-Write answers and summaries of runs as text.
-"""
+"""Answers and summaries of runs as text, for a terminal's width and colours or for a file."""
 
 import json
 import logging
@@ -39,14 +36,9 @@ _NARROWEST = 20
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """What lines are written for.
+    """What lines are written for."""
 
-    Attributes:
-        width: Columns at which words wrap; None for lines of any length.
-        has_colours: Whether lines may be coloured.
-    """
-
-    width: int | None = None
+    width: int | None = None  # columns at which words wrap; None for lines of any length
     has_colours: bool = False
 
     def write(self, line: Line) -> str:
@@ -126,24 +118,15 @@ def render_answer(
 ) -> str:
     """Write an answer as lines: the answers, how they were found, evidence, query and times.
 
-    Args:
-        answer: What a method returned.
-        graph: The description of the graph that was asked.
-        forms: How literals are written; None to write them as they are.
-        screen: What it is written for.
+    `graph` is the description of the graph that was asked. Without `forms`, literals are written as
+    they are.
     """
     lines = [*answer_lines(answer, forms or LiteralForms()), *last_lines(graph, answer.seconds)]
     return screen.write_all(lines)
 
 
 def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> str:
-    """Write a run's scores as a Markdown table, or as JSON.
-
-    Args:
-        rows: Of the whole run.
-        entities: ``gold`` or ``linked``.
-        as_json: Write JSON.
-    """
+    """Write the scores of a run with ``gold`` or ``linked`` entities, as Markdown or JSON."""
     from kbqa.engine.evaluation.breakdowns import score_tiers, share_right
     from kbqa.engine.evaluation.tables import BREAKDOWN_NAMES, MarkdownTable, markdown_table
 

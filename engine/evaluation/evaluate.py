@@ -366,7 +366,7 @@ def record_model(choice: ModelChoice, name: str | None) -> Recorded:
     if name is None:
         return Recorded({"model": None, "n": None, "decoding": None}, {"adapter": None})
     return Recorded(
-        {"model": name, "n": choice.n, "decoding": choice.decoding},
+        {"model": name, "n": choice.n, "decoding": choice.level},
         {"adapter": str(choice.adapter or DEFAULT_ADAPTER) if choice.server is None else None},
     )
 

@@ -1,7 +1,6 @@
 """Make a method from its settings, which people write as ``name=value``.
 
-The settings of a method are a dataclass whose fields are ``Annotated[type, "help"]``, each with a
-default.
+The settings of a method are the fields of a dataclass, ``Annotated[type, "help"]`` with a default.
 """
 
 import importlib

@@ -1,8 +1,7 @@
-"""What a language model is asked when it reads triples, and the nodes that its answers name.
+"""The prompts by which a language model reads triples, and the nodes that its answers name.
 
 The prompts are in our words: one example, triples or paths, the question, and answers on lines that
-begin with ``ans:``. Only nodes of the triples that it was shown can be answers. A line that names
-none of them is no answer; the trace has it.
+begin with ``ans:``. Only nodes of the triples that it was shown can be answers.
 
 Source: SubgraphRAG's prompt and released code, for the reply's form and the second call; Path
 Pooling §4.1 and appendix A.4.
@@ -45,10 +44,7 @@ _FollowUp = Annotated[
 
 @dataclass(frozen=True)
 class SubgraphSettings:
-    """How triples are retrieved and read; each setting says its meaning.
-
-    Source of the defaults: SubgraphRAG's released code; `shown` is ours.
-    """
+    """The settings of `subgraph`. Source of the defaults: SubgraphRAG's code; `shown` is ours."""
 
     triples: Annotated[int, "Triples that are retrieved, at most."] = 100
     scorer: Annotated[
@@ -83,7 +79,7 @@ class SubgraphSettings:
 
 @dataclass(frozen=True)
 class PathPoolingSettings(PoolingSettings, SubgraphSettings):
-    """How triples are retrieved, pooled and read. Source of the defaults: Path Pooling, A.4."""
+    """The settings of `path-pooling`. Source of the defaults: Path Pooling, A.4."""
 
     prompt: _Prompt = "paths"
     order: _Order = "ascending"
@@ -139,10 +135,10 @@ def follow_up(prompt: Sequence[Message], form: PromptForm) -> tuple[Message, ...
 
 
 def in_order(best_first: Iterable[RetrievedTriple], order: PromptOrder) -> list[RetrievedTriple]:
-    """Put triples in the order in which a prompt has them.
+    """Put triples in the order of a prompt. Source: Path Pooling §4.3.3.
 
     With ``edges`` the best is the first, the second best the last, the third best the second, and
-    so on. Source: Path Pooling §4.3.3.
+    so on.
     """
     triples = list(best_first)
     if order == "edges":
@@ -192,7 +188,7 @@ class ReadAnswers(NamedTuple):
 def read_triples(
     session: Session, triples: Sequence[RetrievedTriple], settings: SubgraphSettings
 ) -> ReadAnswers | None:
-    """Have the language model read triples, which are given best first; None if no call is left."""
+    """Have the language model read triples, given best first; None if no call is left."""
     nodes = [node for each in triples for node in (each.subject, each.object)]
     names = session.neighbourhood.names(nodes)
     shown = in_order(triples, settings.order)
@@ -217,7 +213,7 @@ def read_triples(
 
 
 def said_answers(reply: str) -> list[str]:
-    r"""Read the answers of a reply: what follows each ``ans:``, on one line or several.
+    r"""Read the answers of a reply, each after an ``ans:``, on one line or several.
 
     >>> said_answers("It is in Kenya.\n**ans:** Nairobi\nans: Mombasa. ans: none")
     ['Nairobi', 'Mombasa']
@@ -239,9 +235,9 @@ def match_answers(
 ) -> ReadAnswers:
     """Find the nodes of triples, given best first, that answers name.
 
-    A name means the nodes that have it; if no node does, those of the only name that contains it or
-    that it contains, word by word. A node's id or a literal's text will do. Of several nodes of
-    a name, those in the best triples count, and a topic only if it is the only one.
+    An answer is the name or id of nodes or a literal's text. If no node has it, it means those of
+    the only name that contains it or that it contains, word by word. Of several nodes of a name,
+    those in the best triples count, and a topic only if it is the only one.
     """
     rank: dict[Term, int] = {}
     score: dict[Term, float] = {}

@@ -1,22 +1,20 @@
 """TRACE: trajectories of relations are followed, ended ones teach the next, the best is run.
 
-The search (`trace_search`) follows trajectories and holds what those that ended teach. Every one
-that ended competes, by its relevance. The first whose path has answers when it is run as a query is
-the one that answers, with its proof.
+The search (`trace_search`) follows trajectories to their ends. Their paths are run as queries, the
+most relevant first. The first path that has answers gives them, with its proof.
 
 If a question has several topics, the answer should be reached from all of them. So the most
 relevant trajectory from each other topic that reaches an end of this one becomes a constraint of
 its path: the answer has a way back to the other topic. A constraint that nothing satisfies is
 dropped. Topics that are readings of the same words are not joined.
 
-The embedder and the random chooser propose relations, and that is all: there is no narrative, no
-ranking, no summary and no prior, so nothing says where a trajectory should end. A hop is one
-decision, and one more chooses the path that answers, among all beginnings of trajectories that do
-not end at mediators. The embedder compares their relations with the question, and each hop has a
-cost, since similarity alone favours long paths. By chance, the order is drawn.
+The embedder and the random chooser only propose relations, so nothing says where a trajectory
+should end. One more decision chooses the path that answers, among all beginnings of trajectories
+that do not end at mediators. The embedder compares their relations with the question, and each hop
+has a cost, since similarity alone favours long paths. The random chooser draws the order.
 
-Source: TRACE §3, algorithm 1 and equation 4. The paper does not say what is answered but the ends
-of a trajectory, though its example is one end of many; the constraints are ours.
+Source: TRACE §3, algorithm 1 and equation 4. The paper does not say how to choose among the ends of
+a trajectory; the constraints are ours.
 """
 
 import math
@@ -55,8 +53,7 @@ from kbqa.sparql.crp import Constraint, Crp, compare_with
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.forms import render_crp
 
-MAX_ENDS = 50
-"""The most ends of a path that a language model is shown to pick the answers from."""
+MAX_ENDS = 50  # of a path, that a language model is shown to pick the answers from
 
 LIMITS: Mapping[str, object] = {
     "last_summaries": LAST_SUMMARIES,
@@ -64,21 +61,20 @@ LIMITS: Mapping[str, object] = {
     "max_ends": MAX_ENDS,
     "max_nodes": MAX_NODES,
 }
-"""What decides the answers besides the settings, by name."""
+"""Numbers that decide the answers, in addition to the settings."""
 
-_LEAST = 1e-4
-"""Of a relevance, so that its logarithm is a number that JSON has."""
+_LEAST = 1e-4  # relevance, so that its logarithm is a number that JSON has
 
 
 class RankedPath(NamedTuple):
-    """A path that may answer, and how relevant it is; at most 1."""
+    """A path that may answer."""
 
     path: RelationPath
-    relevance: float
+    relevance: float  # at most 1
 
 
 def answer_question(session: Session, walkers: Walkers, settings: TraceSettings) -> Answer:
-    """Answer the question of a session as TRACE does; raises as `Method.answer` does."""
+    """Answer the question of a session."""
     asked, graph = session.asked, session.graph
     frontiers = Frontiers(graph, walkers.schema, settings.directions)
     explored = Search(session, frontiers, walkers.schema, settings).explore()
@@ -112,7 +108,7 @@ def _rank_paths(
     settings: TraceSettings,
     walkers: Walkers,
 ) -> list[RankedPath]:
-    """Sort the paths that may answer, the most relevant first, the older of equals."""
+    """Sort the paths that may answer, the most relevant first; of equals the older."""
     if session.has_language_model:
         trajectories = [ended.trajectory for ended in explored.ended]
         ranked = [RankedPath(t.path, t.relevance(settings.path_score)) for t in trajectories]
@@ -206,10 +202,7 @@ class _Joining:
 
 
 def _picked(found: Tried, session: Session, settings: TraceSettings) -> Tried:
-    """Leave the ends of a path that the language model picks as answers.
-
-    If it picks none, or no call is left, all answer.
-    """
+    """Keep the ends of a path that the language model picks, or all if it picks none."""
     if len(found.terms) < 2 or found.crp is None or found.table is None:
         return found
     shown = found.terms[:MAX_ENDS]
@@ -239,7 +232,7 @@ def _picked(found: Tried, session: Session, settings: TraceSettings) -> Tried:
 def _details(
     explored: Explored, execution: Execution, settings: TraceSettings
 ) -> Mapping[str, object]:
-    """Return what only TRACE records: its trajectories, and the paths that were run."""
+    """Return TRACE's part of the record: its trajectories, and the paths that were run."""
     return {
         "trajectories": [ended.to_dict(settings.path_score) for ended in explored.ended],
         "rollouts": explored.rollouts,
@@ -273,7 +266,7 @@ def _why_not(session: Session, explored: Explored) -> WhyNot:
 
 
 def _make(resources: Resources, settings: TraceSettings) -> WalkingMethod:
-    """Make TRACE ready to answer; refuse settings of a language model where none decides."""
+    """Make TRACE ready to answer; refuse settings of a language model if there is none."""
     if settings.of_language_model:
         resources.require_language_model(settings.of_language_model)
     walkers = resources.walkers(settings.seed)

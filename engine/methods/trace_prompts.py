@@ -1,11 +1,8 @@
-"""What TRACE asks the language model: six prompts, each in a function of what it may know.
+"""The six prompts of TRACE, each in a function whose arguments are what it may know.
 
-The narrative knows the question and the relations; the proposal the narrative, but neither the
-relations nor the priors; the ranking the relations and the priors, but not the narrative. The
-proposal and the ranking also name the topic that the path starts from, which the paper's prompts do
-not: a question may have several.
+Prompts also name the topic that the path starts from, since a question may have several.
 
-Source: TRACE figures 3 to 7 for what is asked and in which form; the words are ours.
+Source: TRACE figures 3 to 7 for contents and form; the words are ours.
 """
 
 from collections.abc import Sequence
@@ -14,8 +11,7 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import numbered
 from kbqa.kb.small_files import prompt_line
 
-START = "This is the start of the path."
-"""The context before the first hop, and wherever there is no other."""
+START = "This is the start of the path."  # the context if there is no other
 
 _NARRATE = """\
 A question is being answered by following relations of the Freebase knowledge graph from an entity \

@@ -1,19 +1,17 @@
 """The search of TRACE: trajectories are followed to their end, one after the other, best first.
 
-A trajectory is a path of relations and stands at the set of all nodes that these lead to, not at
-one of them. It ends when it has `depth` hops, where no relation leads on, where none is proposed,
-or where none is good enough.
+A trajectory is a path of relations, and leads to a set of nodes. It ends when it has `depth` hops,
+where no relation leads on, where none is proposed, or where none is good enough.
 
 An iteration takes the most relevant trajectory that has not ended, the oldest of equals, and
 follows it to its end: at each hop relations are proposed and ranked, the best is followed, and the
-others that are good enough wait for a later iteration. So later trajectories can use what earlier
-ones taught (`Priors`). Each topic's own first trajectory comes before all others.
+others that are good enough wait for a later iteration. So later trajectories can learn from earlier
+ones (`Priors`). Each topic's own first trajectory comes before all others.
 
-Without a language model there is no narrative and no ranking: the relations that the embedder finds
-most similar to the question, or that chance draws, are all followed, at the embedder's scores.
+Without a language model there is no narrative and no ranking: all relations that the embedder or
+chance proposes are followed.
 
-Source: TRACE §3.4, §3.6 and algorithm 1, whose two loops are read as above; the defaults of the
-settings are the paper's.
+Source: TRACE §3.4, §3.6 and algorithm 1, whose two loops are read as above.
 """
 
 import math
@@ -54,7 +52,7 @@ PathScore = Literal["mean", "product", "min", "last"]
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
-    """How TRACE answers; each setting says its meaning. Source: TRACE §4.1."""
+    """The settings of TRACE; each says its meaning. Source of the defaults: TRACE §4.1."""
 
     candidates: Annotated[
         int, "Relations that are proposed at each hop; the paper has 3 for WebQSP, 4 for CWQ (k)."
@@ -77,6 +75,7 @@ class TraceSettings:
         "Whether that is done as soon as a trajectory ends, as the paper does, and not when it is "
         "first needed: the same answers with more calls.",
     ] = False
+    # The product always prefers short paths.
     path_score: Annotated[
         PathScore, "How the scores of a trajectory's hops become its relevance."
     ] = "mean"
@@ -102,7 +101,7 @@ class TraceSettings:
 
     @property
     def of_language_model(self) -> str:
-        """The settings that change only what a language model does, as texts; mostly none."""
+        """The changed settings that only a language model uses, as text."""
         changed = {
             f"answer={self.answer}": self.answer == "llm",
             f"context={self.context}": self.context != "narrative",
@@ -113,7 +112,6 @@ class TraceSettings:
 
 
 Ending = Literal["depth", "no relations", "none proposed", "none kept", "unreadable", "budget"]
-"""Why a trajectory ended; `ENDINGS` says it in words."""
 
 ENDINGS: Mapping[Ending, str] = {
     "depth": "it has as many relations as are allowed",
@@ -137,10 +135,7 @@ class Trajectory:
         return Trajectory(self.path.then(hop), (*self.scores, score))
 
     def relevance(self, by: PathScore) -> float:
-        """Return how relevant it is, from its hops' scores; 1 at its topic.
-
-        The mean is the default: the product always prefers short paths.
-        """
+        """Return its relevance: 1 at its topic, else by the scores of its hops."""
         if not self.scores:
             return 1.0
         match by:
@@ -166,7 +161,7 @@ class Ended:
     why: Ending
 
     def to_dict(self, by: PathScore) -> dict[str, Any]:
-        """Return a JSON record, with the relevance by a path score."""
+        """Return a JSON record."""
         path = self.trajectory.path
         return {
             "topic": path.topic.mid,
@@ -188,22 +183,19 @@ def drawn_path(path: RelationPath) -> str:
     return f"{prompt_line(str(path.topic))} ({path.topic.mid}){''.join(hops)}"
 
 
-LAST_SUMMARIES = 8
-"""The most summaries that advice is written from."""
-
+LAST_SUMMARIES = 8  # from which advice is written
 _SUMMARY_TOKENS, _ADVICE_TOKENS = 128, 256
 
 
 class Priors:
-    """What the trajectories of one question that ended teach the next ones.
+    """The advice of a question's ended trajectories for the next ones.
 
-    Each is summarised, and the summaries are put into advice, which only the ranking of relations
-    reads. So it is enough to do both when a ranking is next due: every decision is the same as if
-    it were done at once, and what no ranking reads is never asked for.
+    Each trajectory is summarised, and advice is written from the summaries, which only the ranking
+    of relations reads. So both are done when a ranking is next due, with the same decisions.
 
-    The advice is rewritten each time from the last summaries of this question alone. The paper
-    writes it from the advice before and the new summary, which drifts; advice from other test
-    questions would be training on them.
+    The advice is rewritten each time from the last summaries of this question. The paper writes it
+    from the advice before and the new summary, which drifts; advice from other test questions would
+    be training on them.
 
     Source: TRACE §3.4; algorithm 1, lines 9 to 12.
     """
@@ -221,14 +213,14 @@ class Priors:
         return self.written[-1] if self.written else ""
 
     def learn(self, ended: Ended) -> None:
-        """Take in a trajectory that ended; one without any relation teaches nothing."""
+        """Note a trajectory that ended, if it has any relation."""
         if self._has_any and ended.trajectory.path.hops:
             self._due.append(ended)
             if self._settings.eager_priors:
                 self.update()
 
     def update(self) -> None:
-        """Have new trajectories summarised and the advice rewritten, if there are some."""
+        """Have new trajectories summarised, and the advice rewritten."""
         if not self._due:
             return
         while self._due:
@@ -261,20 +253,17 @@ _NARRATIVE_TOKENS, _PROPOSAL_TOKENS, _RANKING_TOKENS = 96, 192, 256
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """The trajectories that a search followed, and those that are still pending.
-
-    `rollouts` counts those followed; `priors` are the advice after each time that it was written.
-    """
+    """The trajectories that a search followed, and those that are still pending."""
 
     ended: tuple[Ended, ...]
     pending: tuple[Trajectory, ...]
     stop: Stop
-    rollouts: int
-    priors: tuple[str, ...]
+    rollouts: int  # trajectories that were followed
+    priors: tuple[str, ...]  # each version of the advice
 
 
 class Search:
-    """Searches the trajectories of one question."""
+    """The search for the trajectories of one question."""
 
     def __init__(
         self,
@@ -355,7 +344,7 @@ class Search:
         return sorted(shown, key=lambda hop: (hop.relation, hop.inverse)), hidden
 
     def _context(self, trajectory: Trajectory) -> str | None:
-        """Return what relations are proposed by; None if no call is left for it."""
+        """Return the context of a proposal; None if no call is left for it."""
         relations, session = self._relations(trajectory), self._session
         if not relations or not session.has_language_model or self._settings.context == "none":
             return START
@@ -396,7 +385,7 @@ class Search:
     ) -> tuple[list[Trajectory], bool]:
         """Have the proposed relations ranked, and keep those that are good enough, best first.
 
-        Also return whether the calls were spent before that: the first of them is then taken alone.
+        Also return whether no call was left for it: only the first of them is taken then.
         """
         candidates = [hops[at] for at in proposed.chosen]
         if not self._session.has_language_model:
@@ -411,7 +400,7 @@ class Search:
         return [trajectory.then(candidates[at], s) for at, s in scores if s >= keep], False
 
     def _rank(self, trajectory: Trajectory, candidates: Sequence[Hop]) -> Picked | None:
-        """Have relations scored with what earlier trajectories taught; None if no call is left."""
+        """Have relations scored with the latest advice; None if no call is left."""
         options = self._options(candidates)
         prompt = rank_prompt(
             self._session.question,
@@ -451,8 +440,7 @@ class Search:
 def read_ranking(reply: str, options: Sequence[str], keep: float) -> Picked:
     """Read a score for each option: 0 for one that the reply leaves out.
 
-    A reply that scores none of them gives the first the score from which relations are kept, and is
-    noted as not understood.
+    If the reply scores none, the first option gets the score `keep`, and the reply is unread.
 
     >>> read_ranking('{"a.b": 0.5, "x.y": 1}', ["c.d", "a.b"], 0.5)
     Picked(chosen=(1, 0), scores=(0.5, 0.0), unread=('x.y: 1',), stops=False)

@@ -1,20 +1,16 @@
 """Path pooling: triples on one path share their scores.
 
-Pooling needs nothing but which nodes the triples join and how they score, so it works on the scores
-of any retriever. A path has the mean score of its triples, or the highest; a triple has the score
-of its best path, and a bonus that keeps the triples of one path in order. A triple on no path is a
-path by itself.
+A path has the mean score of its triples, or the highest. A triple gets the score of its best path,
+and a bonus that keeps the triples of one path in order. A triple on no path is a path by itself.
 
-The paths, or kernels, join the topics and the nodes of scored triples. Triples are followed from
-head to tail, so a kernel leads from a topic to a node or from a node to a topic. Of parallel
-triples, which have the same head and tail, only the best is on paths: the first given if their
-scores are equal. A triple from a node to itself is on no path.
+The paths, or kernels, lead from a topic to a node or from a node to a topic, along triples from
+head to tail. Of parallel triples, which have the same head and tail, only the best is on paths: the
+first given if their scores are equal. A triple from a node to itself is on no path.
 
 The paper leaves ties open, and with unit weights most nodes have several shortest paths. Here the
-order is length, triples, score and key: of the shortest paths those with the fewest triples, of
-these the one with the highest sum of scores, and of equal ones the first by the heads and tails on
-its way. Lengths and sums are compared without rounding, so that the order of the triples never
-decides.
+first in this order is taken: the shortest, with the fewest triples, the highest sum of scores, and
+then the first heads and tails on its way. Lengths and sums are compared without rounding, so that
+the order of the triples never decides.
 
 Source: Path Pooling, Algorithm 1, §3.3 (`pool`), §3.4 (`select_triples`), §4.3.1.
 """
@@ -96,26 +92,21 @@ class PoolingSettings:
             )
 
 
-LONGEST = 4
-"""Triples of a path, at most, for the kernels `bfs` and `walk`."""
+LONGEST = 4  # triples of a path, for the kernels `bfs` and `walk`
 WALKS = 256
 
 _Path = tuple[int, ...]
-_Onward = dict[int, list[tuple[int, int]]]
-"""For each node the arcs that lead on from it: their numbers and where they lead."""
+_Onward = dict[int, list[tuple[int, int]]]  # for each node its arcs: their numbers and ends
 
 
 class ScoredTriples(NamedTuple):
-    """Triples as arrays of one length: the numbers of their subjects and objects, and scores.
-
-    A score is above 0 and at most 1. In 32 bits the bonus would be lost beside a high score. Topics
-    are numbers, too; those in no triple are passed over.
-    """
+    """Triples as arrays of one length: the numbers of their subjects and objects, and scores."""
 
     heads: "NDArray[np.integer]"
     tails: "NDArray[np.integer]"
+    # Above 0, at most 1. In 32 bits the bonus would be lost beside a high score.
     scores: "NDArray[np.float64]"
-    topics: Collection[int]
+    topics: Collection[int]  # numbers, too; those in no triple are ignored
 
 
 class _Arcs(NamedTuple):
@@ -131,10 +122,9 @@ def find_kernels(
     settings: PoolingSettings,
     seed: str = "",
 ) -> list["NDArray[np.intp]"]:
-    """Find the paths from topics to nodes and from nodes to topics.
+    """Find the paths from topics to nodes and from nodes to topics, maybe more than once.
 
-    Return an array for each length, of shape (paths, length): the indexes of each path's triples,
-    from its first triple to its last. A path may occur more than once.
+    Return an array for each length, shape (paths, length): the indexes of each path's triples.
     """
     arcs = _arcs(triples)
     starts = sorted({int(topic) for topic in triples.topics})
@@ -204,11 +194,10 @@ def _shortest_paths(
 ) -> Iterator[_Path]:
     """Yield the best path between the starts and each node that they reach: Dijkstra's algorithm.
 
-    A path begins at any of the starts or, if `reverse`, ends there; `onward` then has the arcs that
-    enter a node.
+    If `reverse`, paths end at a start, and `onward` has the arcs that enter a node.
     """
-    # What orders paths comes first: length, triples, score, and the arcs in the order of the path.
-    # Each arc adds to the triples, so that a path is always after those that it extends.
+    # Paths are ordered by length, triples, score, and the arcs in the order of the path. Each arc
+    # adds to the triples, so that a path is always after those that it extends.
     waiting: list[tuple[int, int, int, _Path, int]] = [(0, 0, 0, (), start) for start in starts]
     reached = dict(zip(starts, waiting, strict=True))
     while waiting:
@@ -229,7 +218,7 @@ def _shortest_paths(
 def _random_walks(
     forward: _Onward, backward: _Onward, topics: Sequence[int], seed: str
 ) -> set[_Path]:
-    """Walk at random from and against the arcs of each topic; what begins a walk is a path too."""
+    """Walk at random along and against arcs from each topic; each beginning is a path, too."""
     chance = Random(sha256(seed.encode(errors="replace")).digest())
     starts = [
         (onward, topic, reverse)
@@ -251,7 +240,7 @@ def _random_walks(
 def _simple_paths(
     arcs: _Arcs, topics: Sequence[int], reverse: bool
 ) -> Iterator["NDArray[np.intp]"]:
-    """Yield all paths from topics, or to them, that meet no node twice, length by length."""
+    """Yield all paths from topics, or to them, without a node twice, length by length."""
     import numpy as np
 
     begins, ends = (arcs.tails, arcs.heads) if reverse else (arcs.heads, arcs.tails)
@@ -282,13 +271,10 @@ def _by_length(paths: Iterable[_Path]) -> list["NDArray[np.intp]"]:
 
 
 class Selected(NamedTuple):
-    """Triples that were selected, by index, and what orders them: pooled scores, or those given.
+    """Triples that were selected; the best is the last."""
 
-    They ascend: the best is the last, where a prompt has its question.
-    """
-
-    triples: "NDArray[np.intp]"
-    scores: "NDArray[np.float64]"
+    triples: "NDArray[np.intp]"  # indexes
+    scores: "NDArray[np.float64]"  # pooled, if anything was
 
 
 def pool(
@@ -296,15 +282,9 @@ def pool(
     settings: PoolingSettings,
     seed: str = "",
 ) -> "NDArray[np.float64]":
-    """Pool the scores of triples along paths from and to the topics.
+    """Pool the scores of triples along paths; random walks are drawn by the seed.
 
-    The order of the triples makes no difference, with one exception: of parallel triples with equal
-    scores, the first is the one on paths. Random walks are drawn by the seed, such as the id of the
-    question.
-
-    Returns:
-        The pooled score of each triple: no less than the least score, and greater than the highest
-        by a bonus at most.
+    A pooled score is at least the least score, and at most a bonus above the highest.
 
     Raises:
         ValueError: The arrays differ in length, or a score is not above 0 and at most 1.
@@ -342,11 +322,10 @@ def select_triples(
 
     Without pooling they are the best by score. Reranking takes the same and orders them by their
     scores pooled among themselves. Reselection pools the best `coarse` triples and takes the best
-    of them by pooled score. Of equal triples those with the higher scores before pooling are
-    better, then those given first.
+    by pooled score. Equal triples are ordered by the score before pooling, then as given.
 
-    With `facts`, a number for each triple, of those with the same number only the best is selected.
-    They are pooled with those that are left out, since paths follow triples in one direction.
+    Of the triples with the same number in `facts`, only the best is selected. They are pooled with
+    the others, since paths follow triples in one direction.
     """
     import numpy as np
 
@@ -368,7 +347,7 @@ def select_triples(
 
 
 def _reach(best: "NDArray[np.intp]", count: int, facts: "NDArray[np.integer] | None") -> int:
-    """Return how many of the best triples state the first `count` facts."""
+    """Count the best triples that state the first `count` facts."""
     import numpy as np
 
     if facts is None:
@@ -378,7 +357,7 @@ def _reach(best: "NDArray[np.intp]", count: int, facts: "NDArray[np.integer] | N
 
 
 def _path_scores(scores: "NDArray[np.float64]", pooling: Pooling) -> "NDArray[np.float64]":
-    """Return the score of each path, given those of its triples in an array (paths, length)."""
+    """Return the score of each path, given its triples' scores, shape (paths, length)."""
     import numpy as np
 
     highest: NDArray[np.float64] = scores.max(axis=1)

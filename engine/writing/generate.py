@@ -3,7 +3,7 @@
 `Generator` is the seam: OpenVINO, transformers, vLLM in this process, or a server behind it. Here
 are also the prompt that a model was trained with, and the files of candidates.
 
-Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
+Source: RouterKGQA §3.2, appendix A.1.
 """
 
 import json
@@ -29,8 +29,8 @@ from kbqa.sparql.errors import (
 if TYPE_CHECKING:
     from kbqa.engine.questions.question_sets import Question
 
+# How far texts are constrained; `kbqa.engine.writing.steering` says what each means.
 DecodingLevel = Literal["none", "schema", "graph"]
-"""How far texts are constrained; `kbqa.engine.writing.steering` has the meanings."""
 
 LEVELS: tuple[DecodingLevel, ...] = ("none", "schema", "graph")
 DEFAULT_LEVEL: DecodingLevel = "graph"
@@ -41,9 +41,8 @@ MAX_NEW_TOKENS = 256  # of a text; the published CRPs have under 250
 
 DEFAULT_SEED = 42
 TEMPERATURE = 1.0
-"""Back ends that sample follow the model's own distribution. A question gets its greedy text and n
-samples, of which some may be equal. Equal seeds give equal texts on one back end, not across them.
-"""
+"""Sampling follows the model's own distribution. A question gets its greedy text and n samples,
+which may be equal. Equal seeds give equal texts on one back end, not across them."""
 
 LEAST_LOGPROB = -9999.0  # for one that is no finite number: servers send −∞ and NaN
 
@@ -55,13 +54,12 @@ _Written = TypeVar("_Written")
 class Request:
     """A question to write CRPs for.
 
-    `topics`, best first, are entities that the path may start from, each with its mid and name;
-    only level ``graph`` uses them. `relations` are suggested to a model that was trained so.
+    The path may start from a topic, which has its mid and name; only level ``graph`` uses them.
     """
 
     question: str
-    topics: tuple[Entity, ...] = ()
-    relations: tuple[str, ...] = ()
+    topics: tuple[Entity, ...] = ()  # best first
+    relations: tuple[str, ...] = ()  # suggested to a model that was trained with suggestions
 
     def __post_init__(self) -> None:
         # No tokenizer or server takes lone surrogates.
@@ -87,15 +85,15 @@ class Candidate:
 
     @property
     def is_searched(self) -> bool:
-        """Whether it was found in the graph, and not written."""
+        """Whether a search found it."""
         return self.rank is not None
 
 
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
     """Return the best n different texts, by their mean log-probability per token.
 
-    So does Hugging Face's beam search, and with it RouterKGQA. By the sum, a path without its
-    constraints would usually win, because it is shorter.
+    RouterKGQA does so, by Hugging Face's beam search. By the sum, the shorter path without its
+    constraints would usually win.
 
     >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
     >>> [candidate.text for candidate in best_distinct([short, long, short], 5)]
@@ -109,15 +107,13 @@ def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Follows the writing for several requests, which are numbered from 0.
+    """Callbacks that follow the writing for several requests, which are numbered from 0.
 
-    `written` is called with a request's number and candidates as soon as these are final. A request
-    for which `is_wanted` returns False is dropped, and gets no candidates. Both are called by the
-    thread that writes, between steps of the model, so they must be quick.
+    The thread that writes calls them between steps of the model, so they must be quick.
     """
 
-    written: Callable[[int, list[Candidate]], object]
-    is_wanted: Callable[[int], bool]
+    written: Callable[[int, list[Candidate]], object]  # called when candidates are final
+    is_wanted: Callable[[int], bool]  # if False, the request gets no candidates
 
 
 class Generator(Protocol):
@@ -125,7 +121,7 @@ class Generator(Protocol):
 
     @property
     def name(self) -> str:
-        """The model, adapter, hash of its weights and level of decoding, for reports."""
+        """The model, adapter, revision and level of decoding, for reports."""
 
     @property
     def suggested_relations(self) -> int:
@@ -141,11 +137,8 @@ class Generator(Protocol):
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request, best first. Threads take turns.
 
-        Args:
-            requests: Written for as one batch.
-            n: Most candidates for each request.
-            ends_at: When the deadline passes, as `time.monotonic` counts.
-            progress: Ignored by a back end that writes for all at once.
+        The requests are one batch. `ends_at` is the deadline, as `time.monotonic` counts. A back
+        end that writes for all at once ignores `progress`.
 
         Raises:
             ModelError: The model failed.
@@ -157,9 +150,9 @@ class Generator(Protocol):
 def write_apart(
     generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
 ) -> list[_Written | Exception]:
-    """Write CRPs for requests together, or one by one if that fails for one of them.
+    """Write CRPs for requests together, or one by one if one of them fails.
 
-    An error of one request is returned in place of what is written; one of all is raised.
+    The error of one request takes the place of its candidates. An error of all is raised.
     """
     try:
         return list(generate(requests))
@@ -172,7 +165,7 @@ def write_apart(
 
 
 def fails_all(error: Exception) -> bool:
-    """Return whether an error is that of the graph or the model, and not of one request."""
+    """Return whether an error concerns the graph or the model, and not one request."""
     is_of_model = isinstance(error, ModelError) and not isinstance(error, PromptTooLong)
     return is_of_model or isinstance(error, EndpointDown)
 
@@ -223,17 +216,14 @@ _MAX_CHARACTERS = 1000  # The benchmarks' questions have under 200.
 
 @dataclass(frozen=True, slots=True)
 class PromptFormat:
-    """How a question is put to a model; all uses must repeat what it was trained with.
-
-    It is saved beside the adapter.
-    """
+    """The prompt that a model was trained with, saved beside the adapter."""
 
     template: str  # the whole prompt, with {question} where the question goes
     crp_format: str = "routerkgqa"  # the text form of what the model writes
     relations: int = 0  # suggested with a question, at most
 
     def render(self, question: str, relations: Sequence[str] = ()) -> str:
-        """Write the prompt of a question; white space is collapsed, and the length limited."""
+        """Write the prompt of a question, with white space collapsed and the length limited."""
         text = " ".join(question.split())[:_MAX_CHARACTERS]
         if suggested := " ".join(relations[: self.relations]):
             text += f"\nRelations: {suggested}"
@@ -272,10 +262,9 @@ def load_prompt_format(directory: Path) -> PromptFormat:
 
 
 def written_record(text: str) -> dict[str, str | None]:
-    """Record a text that a model wrote: as it is under the key of its form, and in the other form.
+    """Record a text that a model wrote under the key of its form, and in the other form.
 
-    The other form is None if it cannot express what can be read of the text. A text that cannot be
-    read at all is under ``routerkgqa``.
+    That is None if it cannot express the text. An unreadable text is under ``routerkgqa``.
     """
     from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
 
@@ -289,7 +278,7 @@ def written_record(text: str) -> dict[str, str | None]:
 
 
 def written_text(record: Mapping[str, object]) -> str:
-    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours."""
+    """Return a record's CRP, if possible in RouterKGQA's form."""
     for key in ("routerkgqa", "crp"):
         if isinstance(text := record.get(key), str):
             return text
@@ -297,7 +286,6 @@ def written_text(record: Mapping[str, object]) -> str:
 
 
 Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
-"""Writes the candidates of some questions, best first."""
 
 
 def write_beams(
@@ -314,11 +302,11 @@ def write_beams(
     """Write a file of candidates, a row ``{"id", "crps": […], "seconds"}`` for each question.
 
     A path is ``{"crp", "routerkgqa", "logprob", "tokens", "topics"}``. `seconds` is the wall time
-    of the question's batch, divided by its questions. Each row is written when it is ready, and the
-    same call again resumes an incomplete file. A manifest beside the file records how it was made.
+    of the question's batch, divided by its questions. The same call again resumes an incomplete
+    file. A manifest beside the file records how it was made.
 
     Args:
-        generate: Called with the questions of one batch.
+        generate: Called with the questions of one batch; writes their candidates, best first.
         questions: Those that `output` already holds are skipped.
         output: JSON Lines.
         source: The file that the questions are from.

@@ -1,13 +1,11 @@
-"""What may follow what in RouterKGQA's text form of a CRP or its extension, piece by piece.
+"""The grammar of RouterKGQA's text form of a CRP and of its extension, piece by piece.
 
-For any text that can still become a CRP, the grammar gives the ways to continue: one of several
-texts, or free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with
-a blank or a line break, because there every tokenizer begins a new token. `parse_routerkgqa` reads
-every text in this grammar without problems.
+For any text that can still become a CRP, it gives the ways to continue: one of several texts, or
+free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with a blank or
+a line break, because there every tokenizer begins a new token.
 
 `KnownRelations` lets paths go anywhere, `PathWalk` only where the graph leads from the nodes that a
-path has reached so far. That is looked up when a model has written the path, and kept until its
-question is done.
+path has reached. That is looked up when a model has written the path.
 
 Source: RouterKGQA §3.1 and the published data; the grammar covers all but 29 of its 8,220 texts.
 Following the graph while writing is ours: RouterKGQA verifies a path afterwards (§3.2).
@@ -26,9 +24,9 @@ from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
 
 MAX_HOPS = 6  # of a main path; the published ones have five at most
 
+# Relations for names and types: in 4 of the 6,617 main paths of webqsp.train and cwq.dev, and at
+# nearly every node.
 _DESCRIBES = "type."
-"""The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
-webqsp.train and cwq.dev, and nearly every node has them."""
 
 _AT_ONCE = 20  # nodes that are followed together; mostly the first of them leads to an answer
 
@@ -65,15 +63,13 @@ _STRING_FILTER = re.compile(
 
 
 class TextSet:
-    """Texts of which one may follow. A set equals only itself, so work on it can be cached.
-
-    `ends_line`: each of them is always followed by a line break.
-    """
+    """Texts of which one may follow. A set equals only itself, so work on it can be cached."""
 
     __slots__ = ("__weakref__", "ends_line", "texts")
 
     def __init__(self, texts: Sequence[str], *, ends_line: bool = False) -> None:
-        self.texts, self.ends_line = texts, ends_line
+        self.texts = texts
+        self.ends_line = ends_line  # a line break follows each of them
 
 
 def arrow(hop: Hop) -> str:
@@ -98,7 +94,7 @@ def is_sayable(relation: str) -> bool:
 
 
 def topic_line(name: str) -> str:
-    """Write the beginning of the main path's first line: the name of the topic."""
+    """Write the name of the topic, as it begins the main path's first line."""
     return f"\n {name}"
 
 
@@ -108,11 +104,8 @@ _MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
 class KnownRelations:
     """Paths may take any relation of a graph that can be written in words, and start anywhere."""
 
-    topics: Sequence[TextSet] | None = None
-    """What main paths may start from, as `topic_line` writes it; None means any name or class."""
-
-    others: TextSet | None = None
-    """The names that triples outside the main path may start from; None means any."""
+    topics: Sequence[TextSet] | None = None  # starts of main paths, as lines; None for any
+    others: TextSet | None = None  # starts of triples outside the main path; None for any
 
     def __init__(self, relations: Iterable[str], *, is_extended: bool = False) -> None:
         self.is_extended = is_extended
@@ -121,20 +114,19 @@ class KnownRelations:
         self._both = TextSet(
             [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
         )
-        self.restrictions = self._both if is_extended else forward
-        """The arrows of constraints; only the extended form has inverse ones."""
+        self.restrictions = self._both if is_extended else forward  # arrows of constraints
         # In the extended form, the classes that relations belong to may be topics.
         domains = sorted({relation.rpartition(".")[0] for relation in sayable})
         self.classes = TextSet([topic_line(relation_text(one)) for one in domains if "." in one])
 
     def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
-        """Return the arrows that may continue a main path from a topic, by its name."""
+        """Return the arrows that may continue a path from a topic, given by its name."""
         return self._both
 
     def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Return whether a main path may end, at the answers.
 
-        `pivot` is how many hops lead to the node that no answer may be: ``?c``, else the topic.
+        The node after `pivot` hops is no answer: ``?c``, or else the topic.
         """
         return True
 
@@ -146,9 +138,9 @@ class KnownRelations:
 class PathWalk:
     """The main paths of one question may go where the graph leads from its topics.
 
-    A path that is walked to its end exists. One through a hub may be missed if few of its many
-    nodes have the next relation. No path follows names or types, but in the extended form one may
-    start from a class: it goes to the members, and is not walked.
+    A path through a hub may be missed if few of the hub's many nodes have the next relation. No
+    path follows names or types. In the extended form, a path may start from a class; it goes to the
+    members, and is not walked.
     """
 
     def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
@@ -190,7 +182,7 @@ class PathWalk:
         return topic not in self._starts or bool(self._entities(topic, path))
 
     def mids(self, topic: str, path: tuple[Hop, ...], pivot: int) -> tuple[str, ...]:
-        """Return the topics of a name from which a path that may end leads to an answer."""
+        """Return the topics of a name from which a finished path leads to an answer."""
         starts = self._starts.get(topic, ())
         if len(starts) < 2:
             return tuple(starts)  # it was walked, so it leads there
@@ -219,7 +211,7 @@ Steps: TypeAlias = KnownRelations | PathWalk
 
 
 def _may_answer(end: Term) -> bool:
-    """Return whether queries keep a node: of texts in a language, they keep only English ones."""
+    """Return whether queries keep a node; they drop texts in other languages than English."""
     language = end.language if isinstance(end, LiteralTerm) else None
     return language is None or language.lower().split("-")[0] == "en"
 
@@ -279,17 +271,14 @@ _SECTIONS = {
     for last in (_FURTHER, len(_HEADERS))
     for first in range(last)
 }
+# Lines of the extended form about all answers, and about answers that are in an order.
 _ABOUT_ALL = TextSet(["\n  count", "\n  ask"])
-"""Lines of the extended form about all answers."""
-
 _ABOUT_ORDERED = TextSet(
     [
         *("\n  ask", "\n  with ties", "\n  by number"),
         *(f"\n  after {n}" for n in range(1, MAX_LIMIT)),
     ]
 )
-"""The same about answers that are in an order."""
-
 _LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
 
 
@@ -315,7 +304,7 @@ def _hop(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...])
 
 
 def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
-    """Return what may name the node that a path has reached: the answer, or an inner node."""
+    """Return the names of the node that a path has reached: the answer, or an inner node."""
 
     def then(text: str) -> Options:
         name = text[1:]
@@ -332,7 +321,7 @@ def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]
 
 
 def _after_line(steps: Steps, known: _Known, section: int) -> Options:
-    """Return what may follow the main path, if `section` is 0, or a section that may end."""
+    """Return what may follow the main path, with `section` 0, or the section before `section`."""
 
     def then(header: str) -> Options:
         return _line(steps, known, _HEADERS.index(header), None)

@@ -1,12 +1,11 @@
 """The computation of a Llama model as an OpenVINO graph, built from its weights without torch.
 
-The keys and values of the tokens read so far stay inside the compiled model, as its state, so
-Python never copies them. With each reading, rows of the state can be dropped, repeated and
-reordered.
+The keys and values of the tokens read so far are the state of the compiled model, so Python never
+copies them.
 
 OpenVINO's CPU plugin has one kernel for attention with its state, one for rotary embeddings and one
-for RMS norms. It recognizes them by the shape of the graph, so what looks roundabout here, such as
-a multiplication by ones, is the form that it looks for. Attention built from single operations took
+for RMS norms. It recognizes them by the shape of the graph, so roundabout steps, such as a
+multiplication by ones, are the form that it looks for. Attention built from single operations took
 1.5 times as long for five texts of one token.
 
 Source: Touvron et al. 2023, LLaMA; Su et al. 2021, RoFormer, for rotary embeddings.
@@ -29,21 +28,24 @@ if TYPE_CHECKING:
     Weights = Mapping[str, NDArray[np.float32]]
 
 
+# Added to the score of a masked token. With minus infinity, a row that is all masked gives NaN.
 _MASKED = -1e9
-"""Added to the score of a masked token. With minus infinity, a row that is all masked gives NaN."""
 
 _TELEMETRY, _IMPORTING = "openvino_telemetry", threading.Lock()
 
-_SWAPPED = 0, 2, 1, 3
-"""Axes that turn (texts, tokens, heads, width) into (texts, heads, tokens, width), and back."""
+_SWAPPED = (
+    0,
+    2,
+    1,
+    3,
+)  # from (texts, tokens, heads, width) to (texts, heads, tokens, width), or back
 
 
 def import_openvino() -> None:
-    """Import OpenVINO so that it does not report to its makers; call it before any other import.
+    """Import OpenVINO without telemetry; call this before any other import of it.
 
     With the package openvino_telemetry, the import writes an identifier to the user's home folder,
-    and starts a process that sends it to google-analytics.com. Without it, OpenVINO does nothing,
-    so it is hidden as long as the import takes.
+    and starts a process that sends it to google-analytics.com. So that package is hidden meanwhile.
     """
     with _IMPORTING:
         missing = object()
@@ -60,7 +62,7 @@ def import_openvino() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LlamaShape:
-    """What the configuration of a Llama model says about its computation."""
+    """The numbers of a Llama model's configuration that its computation needs."""
 
     layers: int
     heads: int
@@ -72,11 +74,7 @@ class LlamaShape:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "LlamaShape":
-        """Read a configuration in the layout of Hugging Face's ``config.json``.
-
-        Raises:
-            ModelError: The model is not a plain Llama.
-        """
+        """Read Hugging Face's ``config.json``; raise `ModelError` if it is not of a plain Llama."""
         rope = config.get("rope_parameters") or {}
         is_plain = (
             config.get("model_type") == "llama"
@@ -110,18 +108,13 @@ def llama_graph(shape: LlamaShape, weights: "Weights", *, in_int8: bool = False)
 
     - ``tokens``, int64, shape (texts, tokens to read)
     - ``positions`` of these in their texts, int64, of the same shape
-    - ``mask``: 1 for each token of the text so far and of those to read, 0 for padding; int64,
-      shape (texts, tokens)
-    - ``rows``: the row of the state that each text goes on from, int32, shape (texts,)
-    - ``wanted``: after which of the tokens to read logits are wanted, counted row by row; int64,
-      shape (wanted,)
+    - ``mask``: 1 for each token read before or now, 0 for padding; int64, shape (texts, tokens)
+    - ``rows``: the row of the state that each text continues, int32, shape (texts,)
+    - ``wanted``: the numbers, row by row, of the tokens to read after which logits are wanted;
+      int64, shape (wanted,)
 
-    Its output are the ``logits``, float32, shape (wanted, vocabulary).
-
-    Args:
-        shape: The model's configuration.
-        weights: The weights by their names in Hugging Face's checkpoints.
-        in_int8: Keep matrices in 8 bits, with a scale for each row.
+    Its output is ``logits``, float32, shape (wanted, vocabulary). The weights have their names in
+    Hugging Face's checkpoints. With `in_int8`, matrices are kept in 8 bits, with a scale a row.
     """
     return _Graph(shape, weights, in_int8).build()
 
@@ -189,7 +182,7 @@ class _Graph:
         return op.cos(angles), op.sin(angles)
 
     def _attention_bias(self) -> "Node":
-        """Return what is added to the scores, shape (texts, 1, tokens to read, all tokens)."""
+        """Return the bias of the scores, shape (texts, 1, tokens to read, all tokens)."""
         op = self._op
         read, every = self._size(self._tokens, 1), self._size(self._mask, 1)
         zero, one = self._int(0), self._int(1)
@@ -264,7 +257,7 @@ class _Graph:
         return self._op.matmul(hidden, self._matrix(f"{name}.weight"), False, True)
 
     def _matrix(self, name: str) -> "Node":
-        """Return a matrix; OpenVINO multiplies by one in int8 without writing it out."""
+        """Return a matrix; OpenVINO multiplies by an int8 matrix without converting it."""
         matrix = self._stored(name)
         if not isinstance(matrix, _Rows):
             return matrix

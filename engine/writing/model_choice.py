@@ -1,12 +1,18 @@
-"""Which small model writes, and what runs it: chosen first, loaded when it is needed."""
+"""The choice of the small model and of its back end, made first and loaded when needed."""
 
 import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, DEFAULT_LEVEL, DecodingLevel
+from kbqa.engine.writing.generate import (
+    DEFAULT_ADAPTER,
+    DEFAULT_BEAMS,
+    DEFAULT_LEVEL,
+    DecodingLevel,
+)
+from kbqa.kb.option import Option
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -17,32 +23,75 @@ if TYPE_CHECKING:
 Backend = Literal["transformers", "openvino", "vllm", "server"]
 
 BEAM_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
-"""Those that run kbqa's own beam search, which the graph constrains unless the user says."""
+"""Those that run kbqa's own beam search, which the graph constrains by default."""
 
+# Files of NVIDIA's driver, of Windows' for Linux and of AMD's, if there is a GPU.
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Files of NVIDIA's driver, of Windows' for Linux and of AMD's, if there is a GPU to compute on."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChoice:
+class WeightsChoice:
+    """The weights of the small model that the user chose."""
+
+    base: Annotated[
+        str | None,
+        Option("Base model instead of the adapter's.", "--model", metavar="MODEL"),
+    ] = None
+    adapter: Annotated[
+        Path | None,
+        Option(
+            "Adapter of `kbqa train-crp` instead of the shipped one.", metavar="DIR", path="folder"
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice(WeightsChoice):
     """The small model that the user chose, not yet loaded."""
 
-    base: str | None  # None for the base model that the adapter names
-    adapter: Path | None  # None for the shipped one
-    n: int  # candidates for each question
-    decoding: DecodingLevel = DEFAULT_LEVEL
-    backend: Backend | None = None  # None for `default_backend`
-    server: str | None = None  # its URL, for the back end `server`
-    served_model: str | None = None  # its name there; None if the server has only one
-    threads: int | None = None  # of a back end of `BEAM_BACKENDS`; None for its own choice
+    n: Annotated[
+        int, Option("Reasoning paths to write for a question.", at_least=1, at_most=50)
+    ] = DEFAULT_BEAMS
+    decoding: Annotated[
+        DecodingLevel | None,
+        Option(
+            "What constrains the writing: nothing, the graph's relations, or its ways from the "
+            f"question's entities.  [default: {DEFAULT_LEVEL}; none under vllm and server]"
+        ),
+    ] = None
+    backend: Annotated[
+        Backend | None,
+        Option(
+            "What runs the small model.  [default: openvino if it is installed and there is no "
+            "GPU, else transformers]"
+        ),
+    ] = None
+    server: Annotated[
+        str | None, Option("OpenAI-compatible server of the small model.", metavar="URL")
+    ] = None
+    served_model: Annotated[
+        str | None, Option("Its name on --server, if that has several.", metavar="NAME")
+    ] = None
+    threads: Annotated[
+        int | None,
+        Option("Threads of the small model.  [default: one a core]", metavar="N", at_least=1),
+    ] = None
+
+    @property
+    def level(self) -> DecodingLevel:
+        """What constrains the writing."""
+        if self.decoding is not None:
+            return self.decoding
+        searches = self.server is None and (self.backend is None or self.backend in BEAM_BACKENDS)
+        return DEFAULT_LEVEL if searches else "none"
 
     @property
     def needs_graph(self) -> bool:
         """Whether the graph constrains what the model writes."""
-        return self.decoding != "none"
+        return self.level != "none"
 
     def check(self) -> None:
-        """Cheaply check that the model can be loaded.
+        """Check that the model can be loaded, which is quick.
 
         Raises:
             InputError: The server's URL or key is not valid.
@@ -64,16 +113,13 @@ class ModelChoice:
         checkpoint.check_base_model(base)
 
     def load(self, graph: "Graph | None") -> "Generator":
-        """Check the model, which is quick, and load it.
-
-        `graph` constrains it; None will do unless `needs_graph`.
-        """
+        """Check the model and load it; the graph is needed only if `needs_graph`."""
         from kbqa.engine.writing.checkpoint import open_adapter
         from kbqa.engine.writing.steering import Decoding
 
         self.check()
         folder = self.adapter or DEFAULT_ADAPTER
-        decoding = Decoding(self.decoding, graph)
+        decoding = Decoding(self.level, graph)
         if self.server is not None:
             from kbqa.engine.writing.generate import load_prompt_format
             from kbqa.engine.writing.server import ServerGenerator
@@ -97,7 +143,7 @@ class ModelChoice:
 
 
 def default_backend(base: str) -> Backend:
-    """Return what runs a base model unless the user says: OpenVINO if it can, and without a GPU."""
+    """Return OpenVINO if it can run a base model and there is no GPU, else transformers."""
     has_torch, has_openvino = (
         importlib.util.find_spec(name) is not None for name in ("torch", "openvino")
     )

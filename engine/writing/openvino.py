@@ -1,9 +1,7 @@
 """Write CRPs with a merged model under OpenVINO, which is faster than torch on a CPU.
 
-It writes what `TransformersGenerator` writes in the same precision, up to rounding.
-
-What compiling a model needs is made once and cached: the graph with its weights, the tokenizer, and
-what OpenVINO prepared for this processor. Later starts neither merge nor convert.
+It writes what `TransformersGenerator` writes in the same precision, up to rounding. The graph with
+its weights, the tokenizer and OpenVINO's compiled form for this processor are cached.
 """
 
 import json
@@ -41,9 +39,9 @@ if TYPE_CHECKING:
 
 _VERSION = 1  # raise it when `llama_graph` builds another graph from the same weights
 
+# Inputs of a matrix that share a scale when they are rounded to 8 bits. The error was that of bf16
+# on the prompt tried; with 32 or 128 inputs it was larger.
 _GROUP = 64
-"""Inputs of a matrix that share a scale when they are rounded to 8 bits. The error was that of bf16
-on the prompt tried; with 32 or 128 inputs it was larger."""
 
 _GRAPH = "graph.xml"
 _COMPILED = "compiled"
@@ -80,8 +78,8 @@ def compile_model(
 ) -> CompiledWriter:
     """Merge an adapter into its base model and compile it for the CPU.
 
-    For int8, its matrices are kept in int8, and what they are multiplied by is rounded on the way.
-    Else its weights are kept in float32.
+    For int8, matrices are kept in int8, and their inputs rounded on the way. Else weights are kept
+    in float32.
     """
     folder, in_int8 = prepare_model(adapter, precision), precision == "int8"
     import_openvino()
@@ -115,7 +113,7 @@ def compile_model(
 
 
 def prepare_model(adapter: Adapter, precision: OpenVinoPrecision) -> Path:
-    """Make what compiling a model needs, if it is not in the cache yet; return its folder."""
+    """Return the folder of a model's graph and tokenizer; make it if it is not cached yet."""
     require_cpu_extra()
     in_int8 = precision == "int8"
     key = checkpoint_key(adapter, "int8" if in_int8 else "float32")
@@ -162,10 +160,10 @@ class OpenVinoReading:
     """A `Reading` whose cache is the state of a compiled model."""
 
     request: "InferRequest"
-    rows: "NDArray[np.int64] | None" = None  # of the state that the next reading needs; or all
+    rows: "NDArray[np.int64] | None" = None  # of the state, for the next reading; None for all
 
     def keep(self, rows: "NDArray[np.int64]") -> None:
-        """Keep some rows; the state changes with the next reading."""
+        """Keep some rows from the next reading on."""
         self.rows = rows if self.rows is None else self.rows[rows]
 
     def read(
@@ -212,7 +210,7 @@ class NumpyNextTokens:
         return found
 
     def likeliest(self, row: int, count: int) -> list[Likely]:
-        """Return the likeliest tokens of a row, best first."""
+        """Return the most likely tokens of a row, best first."""
         import numpy as np
 
         logits = self.logits[row]

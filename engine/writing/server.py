@@ -1,8 +1,7 @@
 """Write CRPs with a model behind a server of OpenAI's protocol: vLLM's, llama.cpp's, others.
 
-The server gets the prompt that the adapter was trained with, byte for byte. So only ``/v1/models``
-and ``/v1/completions`` are used: chat would put the server's own template around the prompt. Each
-candidate is a request, since not every server supports ``n``; many are sent at once.
+Only ``/v1/models`` and ``/v1/completions`` are used: chat would put the server's own template
+around the prompt. Each candidate is a request, since not every server supports ``n``.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,9 +41,9 @@ Search = Literal["sample", "beam"]
 
 VLLM = "vllm"  # what vLLM's server names as the owner of its models
 
+# Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the
+# settings that the model's makers recommend for chat.
 VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the
-settings that the model's makers recommend for chat."""
 
 # vLLM counts the end of text among a beam's tokens only if it is asked to.
 _VLLM_BEAMS = {"use_beam_search": True, "include_stop_str_in_output": True}
@@ -80,18 +79,15 @@ class _Completion(BaseModel):
 
 
 class ServerGenerator:
-    """A model behind an OpenAI-compatible server.
-
-    The server's key is read from the environment variable KBQA_SERVER_API_KEY.
+    """A model behind an OpenAI-compatible server, with its key in KBQA_SERVER_API_KEY.
 
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         prompt: The format that the model was trained with; `load_prompt_format` reads an adapter's.
         model: Its name on the server; not needed if the server has only one.
-        decoding: How far its texts are constrained; not at all by default. Only vLLM's server
-            offers ``schema``, and ``graph`` only with kbqa's logits processor. It follows the graph
-            that it has opened itself, which should be the same.
-        search: ``sample``, which every server offers, or ``beam``, which only vLLM's does, slowly.
+        decoding: How far texts are constrained. Only vLLM's server offers ``schema``, and ``graph``
+            only with kbqa's logits processor, which should have opened the same graph.
+        search: ``sample``, or ``beam``, which only vLLM's server offers, slowly.
         seed: Seed of the samples.
         timeout_s: Seconds for one request.
         retries: Further tries of a failed request.
@@ -188,7 +184,7 @@ class ServerGenerator:
     def _complete(
         self, continuation: _Continuation, ends_at: float | None = None
     ) -> list[Candidate]:
-        """Continue a text; what exceeds the length limit is left out."""
+        """Continue a text; leave out candidates beyond the length limit."""
         extra = dict(continuation.extra)
         if continuation.grammar is not None:
             grammar = {"grammar": continuation.grammar}

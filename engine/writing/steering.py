@@ -2,13 +2,11 @@
 
 A text may be at several places of the grammar at once: within one of several fixed texts, and
 within free text that may end after any of its tokens. Only the tokens that the tokenizer itself
-would write are allowed, so there is one way to write each text. This needs a tokenizer that begins
-a new token where a piece begins.
+would write are allowed, so there is one way to write each text.
 
 Level ``none`` allows any text. Level ``schema`` allows only CRPs, and in them only relations of the
-graph. Level ``graph`` also makes main paths start from the question's topics, and take at each step
-a relation that leads on from the nodes reached so far. So every main path exists in the graph. If
-the topics of a question are not known, ``graph`` is ``schema``.
+graph. Level ``graph`` also makes main paths start from the question's topics and follow the graph,
+so every main path exists there. Without topics, ``graph`` is ``schema``.
 """
 
 import json
@@ -46,7 +44,6 @@ from kbqa.sparql.errors import CrpSyntaxError, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
 CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
-"""The text forms that can be constrained."""
 
 # What may come before a piece: nothing, a text, or a line break. Some tokenizers put a space before
 # the first word of a text.
@@ -128,9 +125,8 @@ class TrieNode:
 class Pieces:
     """The pieces of a grammar in the tokens of the steered model's tokenizer.
 
-    Some tokenizers, such as those of GPT-4, Llama 3 and Qwen, have tokens for a punctuation mark
-    with the line break after it. There, a piece may end in such a token, and the next one begins
-    after its line break.
+    The tokenizers of GPT-4, Llama 3, Qwen and others have tokens for a punctuation mark with the
+    line break after it. A piece may end in such a token; the next one begins after its line break.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -147,14 +143,14 @@ class Pieces:
             )
 
     def open(self, options: Options, before: str = _TEXT) -> "Iterator[_InText | _InRegion]":
-        """Yield the places where a text may be if it may continue in these ways."""
+        """Yield the places where a text may be that has these options."""
         for choice in options.choices:
             yield _InText(self._trie(choice.texts, before), choice)
         if options.region is not None:
             yield _InRegion("\n" if before == _LINE else "", (), options.region)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Write tokens as text, without tidying it; a space at its beginning is kept."""
+        """Decode tokens; a space at the beginning is kept."""
         tokens = (*self._encode(_TEXT, _START), *tokens)
         return self._tokenizer.decode(tokens).removeprefix(_TEXT)
 
@@ -308,7 +304,7 @@ class Decoding:
         }
 
     def check(self, prompt: PromptFormat) -> None:
-        """Check that what a model writes can be constrained, if it is."""
+        """Check that the form that a model writes can be constrained."""
         if self.level != "none" and prompt.crp_format not in CONSTRAINED_FORMS:
             raise ModelError(
                 f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
@@ -330,8 +326,8 @@ class Decoding:
 def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     """Return the mids from which a text's main path leads to answers.
 
-    None if it was not walked, or cannot be read: a count with an order, say, which only the whole
-    text shows.
+    There are none if it was not walked, or cannot be read, such as a count with an order, which
+    only the whole text shows.
     """
     if not isinstance(steps, PathWalk):
         return ()
@@ -345,8 +341,7 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
 class SmallModelGenerator(ABC):
     """Writes with a small model in this process, one batch at a time."""
 
-    runtime = ""
-    """Stands in the name after the model."""
+    runtime = ""  # follows the model in the name
 
     def __init__(self, adapter: Adapter, decoding: Decoding | None = None) -> None:
         self._prompt, self._decoding = adapter.prompt, decoding or Decoding()
@@ -381,5 +376,4 @@ class SmallModelGenerator(ABC):
         return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
 
     def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
-        """Return where the paths of each request may lead; None at level ``none``."""
         return [self._decoding.steps(request, self._prompt.crp_format) for request in requests]

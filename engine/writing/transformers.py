@@ -21,7 +21,7 @@ class TransformersGenerator(BeamSearchGenerator):
 
     @staticmethod
     def load_model(adapter: Adapter, threads: int | None = None) -> LoadedModel:
-        """Load the model; `threads` are torch's in the whole process, by default its own choice."""
+        """Load the model; `threads` are torch's in the whole process."""
         require_lm_extra()
         import torch
 
@@ -36,8 +36,7 @@ class TransformersGenerator(BeamSearchGenerator):
 class NextTokenLogits:
     """A causal language model that computes the logits after chosen tokens only.
 
-    In a small model with a large vocabulary, the output layer is much of the work. Some models
-    scale or cap their logits; then all are computed.
+    The output layer is much of the work. If a model scales or caps its logits, all are computed.
     """
 
     causal: "PreTrainedModel"
@@ -65,7 +64,7 @@ class NextTokenLogits:
         return device
 
     def begin(self) -> "CachedReading":
-        """Begin to read texts that go on, with an empty cache."""
+        """Begin to read, with an empty cache."""
         from transformers import DynamicCache
 
         return CachedReading(self, DynamicCache())
@@ -73,9 +72,9 @@ class NextTokenLogits:
     def __call__(
         self, wanted: "Tensor", cache: "Cache | None" = None, **inputs: object
     ) -> "Tensor":
-        """Read tokens; return logits in float32 after those wanted, shape (wanted, vocabulary).
+        """Return the logits after the wanted tokens, float32, shape (wanted, vocabulary).
 
-        Tokens are added to the cache. The inputs are further arguments of the model's `forward`.
+        The inputs are arguments of the model's `forward`. Their tokens are added to the cache.
         """
         inputs |= {"use_cache": cache is not None, self.cache_argument: cache}
         if self.has_plain_head:
@@ -137,6 +136,6 @@ class TorchNextTokens:
         return found
 
     def likeliest(self, row: int, count: int) -> list[Likely]:
-        """Return the likeliest tokens of a row, best first."""
+        """Return the most likely tokens of a row, best first."""
         top = self.table[row].topk(min(count, self.table.shape[1]))
         return list(map(Likely, top.indices.tolist(), top.values.tolist()))

@@ -1,14 +1,12 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
-environment. At level ``schema`` a grammar constrains what the model writes. At level ``graph`` a
-logits processor does (`kbqa.engine.writing.vllm_steering`); then vLLM's engine runs in this
-process, too, where it shares the open graph and what is known of each question's paths.
+environment. At level ``schema`` a grammar constrains the texts. At level ``graph`` a logits
+processor does (`kbqa.engine.writing.vllm_steering`); then vLLM's engine runs in this process, too,
+and shares the open graph.
 
-vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
-each row knows how its text may go on. Of the logits of the next token only some of those that may
-follow are left; `Keep` says which. They keep their values, so log-probabilities that are read
-before the masking are the model's own.
+vLLM chooses the tokens, and moves texts between the rows of its batch. `SteeredRows` knows for each
+row how its text may continue, and masks the logits of all other tokens.
 """
 
 import importlib.util
@@ -62,9 +60,9 @@ Search = Literal["sample", "beam"]
 ROW = "kbqa_row"  # argument of a request in this process: the number of the text's start
 
 Keep = Literal["best", "likely", "all"]
-"""Which of the tokens that may follow are left: the likeliest from which the text can be finished;
-those among them that are not hopeless beside it; or all, dead ends included, of free text those
-among the `CONSIDERED` likeliest. ``all`` is what training by reward draws from."""
+"""The allowed tokens that are kept: the most likely one from which the text can be finished; those
+that are not hopeless beside it; or all, dead ends included, of free text those among the
+`CONSIDERED` most likely. Training by reward draws from ``all``."""
 
 _CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
 _MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
@@ -87,9 +85,9 @@ def dead_end_token(tokenizer: Tokenizer) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """A text of the batch, its state after `read` tokens, None if it cannot go on."""
+    """A text of the batch."""
 
-    state: State | None
+    state: State | None  # after `read` tokens; None if it cannot continue
     tokens: Sequence[int]
     keep: Keep
     read: int = 0
@@ -98,9 +96,8 @@ class _Row:
 class SteeredRows:
     """The texts of a batch that are steered, by the number of their row.
 
-    A text that cannot go on gets `dead_end` as each further token, so that it is not taken for a
-    finished one; see `dead_end_token`. `failure` says why: the graph failed, or the deadline
-    `ends_at` passed, from which on no text goes on.
+    A text that cannot continue gets `dead_end` as each further token, so that it is not taken for a
+    finished one. `failure` is set if the graph failed or the deadline `ends_at` passed.
     """
 
     def __init__(self, end: int, dead_end: int) -> None:
@@ -110,15 +107,14 @@ class SteeredRows:
         self.failure: GraphError | DeadlineExceeded | None = None
 
     def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
-        """Steer the text of a row from now on.
+        """Steer the text of a row from its start; None if it cannot begin.
 
-        `start` is the state before the first token; None if the text cannot be begun. `tokens` are
-        those written so far; the sampler appends to this list.
+        `tokens` are those written so far; the sampler appends to this list.
         """
         self._rows[at] = _Row(start, tokens, keep)
 
     def drop(self, at: int) -> None:
-        """Steer the text of a row no more, if it was steered."""
+        """Stop steering the text of a row, if it was steered."""
         self._rows.pop(at, None)
 
     def move(self, source: int, target: int, *, swap: bool) -> None:
@@ -138,7 +134,7 @@ class SteeredRows:
             logits[at, kept] = values
 
     def _kept(self, row: _Row, logits: "Tensor") -> list[int]:
-        """Return the tokens that may follow; none if the text cannot go on."""
+        """Return the tokens that may follow; none if the text cannot continue."""
         try:
             _read_on(row)
             if row.state is None:
@@ -151,10 +147,7 @@ class SteeredRows:
             return []
 
     def _following(self, row: _Row, state: State, logits: "Tensor") -> Iterator[int]:
-        """Yield the tokens that are left of those that may follow.
-
-        Whether a token leads on may take a query, so few are asked.
-        """
+        """Yield the tokens to keep. To check whether one leads on may take a query, so few are."""
         if state.tokens is not None and len(state.tokens) == 1:
             yield from state.tokens  # within a run of tokens that was found to lead on
             return
@@ -189,7 +182,7 @@ def _read_on(row: _Row) -> None:
 
 
 def _likeliest(state: State, logits: "Tensor") -> Iterator[Likely]:
-    """Yield the tokens that may follow with their logits; of free text, the first of all."""
+    """Yield the tokens that may follow with their logits, best first; of free text, some."""
     if state.tokens is None:
         top = logits.topk(min(CONSIDERED, len(logits)))
         return map(Likely, top.indices.tolist(), top.values.tolist())
@@ -210,7 +203,7 @@ class _Written(NamedTuple):
 
 
 class _Steering:
-    """What makes an engine in this process follow the graph, with the texts that it now writes."""
+    """The steering of an engine in this process, with the texts that it now writes."""
 
     def __init__(self, model: str) -> None:
         from transformers import AutoTokenizer
@@ -222,7 +215,7 @@ class _Steering:
         self.starts: dict[int, State] = {}
 
     def begin(self, steps: Sequence[Steps | None], ends_at: float | None) -> None:
-        """Forget the texts before, and steer those whose paths may lead there."""
+        """Forget the texts before, and steer new ones."""
         self.rows.failure, self.rows.ends_at = None, ends_at
         self.starts.clear()
         for row, one in enumerate(steps):
@@ -233,17 +226,13 @@ class _Steering:
 class VllmGenerator(SmallModelGenerator):
     """A causal language model with a LoRA adapter under vLLM.
 
-    Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
-    allows, samples are drawn from those that beam search would consider, too. The deadline is
-    checked before and between vLLM's calls, and only at level ``graph`` within them.
+    Sampling takes the greedy text and, if n is above 1, n samples. At level ``graph`` samples are
+    drawn from the tokens that beam search would consider, too. The deadline is checked before and
+    between vLLM's calls, and only at level ``graph`` within them.
 
-    Args:
-        adapter: The adapter.
-        decoding: How far its texts are constrained; not at all by default.
-        merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files, which
-            suits large models on a GPU.
-        search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
-        seed: Seed of the samples.
+    `merge` merges the adapter, once. If not, vLLM adds it at run time, which suits large models on
+    a GPU. The search ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
+    `seed` is for the samples.
     """
 
     def __init__(
@@ -349,9 +338,9 @@ class VllmGenerator(SmallModelGenerator):
     def _scored(self, prompts: Sequence[list[int]], written: Sequence[_Written]) -> list[_Written]:
         """Read texts once more for the model's own log-probabilities.
 
-        With a grammar, vLLM's own are relative to what the grammar allows, whatever its
-        `logprobs_mode`: the ranking would favour texts that the model would not have written.
-        Those under a logits processor are the model's: vLLM computes them before it masks.
+        With a grammar, vLLM's are relative to what the grammar allows, whatever its
+        `logprobs_mode`: the ranking would favour texts that the model would not have written. With
+        a logits processor they are the model's own: vLLM computes them before it masks.
         """
         from vllm import SamplingParams
 
@@ -397,7 +386,7 @@ def _precision() -> Precision:
 
 
 def _start(model: str, precision: Precision, rank: int | None, steering: _Steering | None) -> "LLM":
-    """Start the engine; a rank is the largest of the adapters to be added at run time."""
+    """Start the engine; `rank` is of an adapter to be added at run time."""
     # vLLM writes its log to standard output, which is for results, and reports its use to its
     # makers. Both are settled when it is imported.
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")

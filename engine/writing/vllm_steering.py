@@ -1,9 +1,8 @@
 r"""Follow the graph under vLLM: logits processors, in this process and for vLLM's server.
 
-vLLM asks a logits processor in every step which tokens may follow. Of its two interfaces this is
-`vllm.v1.sample.logits_processor`, that of the first model runner, which runs where
-``VLLM_USE_V2_MODEL_RUNNER=0`` and wherever there is no Triton, so on every CPU. Only vLLM imports
-this module, or what has checked that vLLM is installed. A server opens the graph itself:
+This is the interface of vLLM's first model runner, which runs with ``VLLM_USE_V2_MODEL_RUNNER=0``
+and wherever there is no Triton, so on every CPU. Import this module only where vLLM is installed. A
+server opens the graph itself:
 
     KBQA_STORE=slice VLLM_USE_V2_MODEL_RUNNER=0 python -m vllm.entrypoints.openai.api_server … \
         --logits-processors kbqa.engine.writing.vllm_steering:GraphProcessor
@@ -42,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class _BatchSteering(LogitsProcessor):  # type: ignore[misc]  # mypy runs without vLLM
-    """Keeps track of the rows of vLLM's batch. Subclasses say in which state a text begins."""
+    """Steers the rows of vLLM's batch. Subclasses give the state in which a text begins."""
 
     _rows: SteeredRows
 
@@ -51,7 +50,7 @@ class _BatchSteering(LogitsProcessor):  # type: ignore[misc]  # mypy runs withou
         """Steer the text of a row if its request asks for it; return whether it does."""
 
     def is_argmax_invariant(self) -> bool:
-        """Return False: it also decides which token is the likeliest."""
+        """Return False: the most likely token may be masked."""
         return False
 
     def update_state(self, batch_update: "BatchUpdate | None") -> None:
@@ -73,9 +72,9 @@ class _BatchSteering(LogitsProcessor):  # type: ignore[misc]  # mypy runs withou
 
 
 def in_process(rows: SteeredRows, starts: Mapping[int, State]) -> type[LogitsProcessor]:
-    """Return a logits processor for an engine of this process, which shares its data.
+    """Return a logits processor for an engine of this process.
 
-    `rows` steers; `starts` are the states in which texts begin, by the argument `ROW`.
+    Texts begin in the states `starts`, by the argument `ROW`.
     """
 
     class InProcess(_BatchSteering):

@@ -188,14 +188,12 @@ def sparql(
     "--direction",
     type=click.Choice(["out", "in", "both"]),
     default="both",
-    show_default=True,
     help="Relations that leave the entity, enter it, or both.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=DEFAULT_LIMIT,
-    show_default=True,
     metavar="N",
     help="List at most N relations a direction.",
 )

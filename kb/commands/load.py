@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +59,6 @@ _STAGES: "Mapping[LoadStage, str]" = {
     "profile_name",
     type=click.Choice(PROFILES),
     default=PROFILES[0],
-    show_default=True,
     help="Triples to keep: qa keeps what question answering needs, full keeps all.",
 )
 @click.option(
@@ -158,9 +157,7 @@ def load_freebase(
 
 @click.command()
 @click.argument("name", type=TEXT)
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Entities to list."
-)
+@click.option("--limit", type=click.IntRange(min=1), default=10, help="Entities to list.")
 @graph_options
 @json_option
 def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
@@ -170,14 +167,10 @@ def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
     """
     from kbqa.kb.names.search import open_names
 
-    opened = graph.open()
-    try:
-        names = open_names(opened, graph.timeout_s)
-        matches = names.search(name, limit)
-        names.close()
+    with closing(graph.open()) as opened:
+        with closing(open_names(opened, graph.timeout_s)) as names:
+            matches = names.search(name, limit)
         types = {match.mid: opened.types(match.mid) for match in matches}
-    finally:
-        opened.close()
     if as_json:
         print_json([{**asdict(match), "types": list(types[match.mid])} for match in matches])
     elif matches:

@@ -1,6 +1,7 @@
-"""Command-line options that several commands share: which graph to query, and how to print.
+"""Options that several commands share, and text on its way in and out of the commands.
 
-Text on its way in and out of the commands: arguments in any locale, results and notes.
+`options_of` makes options of the fields of settings. Arguments are UTF-8 in any locale, and results
+and notes are printed as the stream and the terminal can take them.
 """
 
 import functools
@@ -10,17 +11,156 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TextIO
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TextIO,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import click
 from click.core import ParameterSource
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.option import Option
 from kbqa.kb.small_files import json_text, printable
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Command = Callable[..., None]
+SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
+
+
+def options_of(
+    settings: type[SettingsT],
+    parameter: str,
+    then: Callable[[SettingsT], SettingsT] = lambda chosen: chosen,
+) -> Callable[[Command], Command]:
+    """Add an option for each field of a dataclass that is ``Annotated[type, Option(...)]``.
+
+    The command takes the settings as `parameter`, checked or completed by `then`.
+    """
+    described = _described(settings)
+    names = option_names(settings)
+    defaults = {field.name: field.default for field in fields(settings)}
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_settings(*args: object, **given: object) -> None:
+            chosen = settings(**{field: given.pop(name) for field, name in names.items()})
+            command(*args, **{parameter: then(chosen)}, **given)
+
+        decorated: Command = with_settings
+        for field, (kind, option) in reversed(described.items()):
+            decorated = _click_option(field, kind, option, defaults[field])(decorated)
+        return decorated
+
+    return decorate
+
+
+def option_names(settings: type[Any]) -> dict[str, str]:
+    """Map the fields of settings to click's names of their options.
+
+    Click names an option after its text: `--llm-model` is ``llm_model``.
+    """
+    texts = {field: _text(field, option) for field, (_, option) in _described(settings).items()}
+    return {
+        field: text.partition("/")[0].removeprefix("--").replace("-", "_")
+        for field, text in texts.items()
+    }
+
+
+def _text(field: str, option: Option) -> str:
+    return option.name or f"--{field.replace('_', '-')}"
+
+
+def _described(settings: type[Any]) -> dict[str, tuple[Any, Option]]:
+    """Return the type and the `Option` of each field that has one."""
+    hints = get_type_hints(settings, include_extras=True)
+    return {
+        name: (get_args(hint)[0], annotation)
+        for name, hint in hints.items()
+        if get_origin(hint) is Annotated
+        for annotation in hint.__metadata__
+        if isinstance(annotation, Option)
+    }
+
+
+def _click_option(
+    field: str, kind: Any, option: Option, default: Any
+) -> Callable[[Command], Command]:
+    attributes: dict[str, Any] = {}
+    if default is MISSING:
+        attributes["required"] = True
+    elif not option.repeatable:
+        attributes["default"] = ",".join(default) if isinstance(default, tuple) else default
+    while get_origin(kind) in (Union, UnionType, tuple):  # of `X | None` and `tuple[X, ...]`, X
+        kind = get_args(kind)[0]
+    return click.option(
+        _text(field, option),
+        type=option.type or _click_type(kind, option),
+        is_flag=kind is bool,
+        multiple=option.repeatable,
+        metavar=option.metavar,
+        envvar=option.envvar,
+        show_envvar=option.envvar is not None,
+        help=option.help,
+        **attributes,
+    )
+
+
+def _click_type(kind: Any, option: Option) -> "click.ParamType[Any] | None":
+    """Return the type of an option of one value; None for a text or a flag."""
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind))
+    if kind is Path:
+        return click.Path(
+            path_type=Path,
+            exists=option.path in ("input file", "input folder"),
+            dir_okay=option.path not in ("file", "input file"),
+            file_okay=option.path not in ("folder", "input folder"),
+        )
+    if kind not in (int, float):
+        return None
+    least = option.at_least if option.above is None else option.above
+    most = option.at_most if option.below is None else option.below
+    if least is None and most is None:
+        return click.INT if kind is int else click.FLOAT
+    bounds: dict[str, Any] = {"min": least, "max": most}
+    bounds |= {"min_open": option.above is not None, "max_open": option.below is not None}
+    return click.IntRange(**bounds) if kind is int else _Number(**bounds)
+
+
+class _Number(click.FloatRange):
+    """A number in a range. For click, NaN is in every range, and no limit would hold with it."""
+
+    meaning = "a number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not {self.meaning}.", param, ctx)
+        return number
+
+
+class _Seconds(_Number):
+    meaning = "a number of seconds"
+
+
+SECONDS = _Seconds(min=0, min_open=True)
+"""The type of an option that limits a time."""
 
 _PRECEDENCE = (
     ParameterSource.COMMANDLINE,
@@ -29,34 +169,49 @@ _PRECEDENCE = (
 )
 
 
-class _Seconds(click.FloatRange):
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        seconds: float = super().convert(value, param, ctx)
-        if math.isnan(seconds):  # which a range does not notice
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return seconds
+def is_given(name: str) -> bool:
+    """Return whether the user chose a parameter, as a flag, in the environment or in a file."""
+    return _rank(name) < len(_PRECEDENCE)
 
 
-SECONDS = _Seconds(min=0, min_open=True)
-"""The type of an option that limits a time."""
+def _rank(name: str) -> int:
+    source = click.get_current_context().get_parameter_source(name)
+    return _PRECEDENCE.index(source) if source in _PRECEDENCE else len(_PRECEDENCE)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphChoice:
-    """The graph that the user chose, not yet opened.
+    """The graph that the user chose, not yet opened; the demo graph if none is given."""
 
-    Attributes:
-        store: Directory of an embedded store.
-        endpoints: URLs of SPARQL endpoints with copies of one graph. Neither given means the demo
-            graph.
-        timeout_s: Seconds until a query is stopped.
-    """
-
-    store: Path | None
-    endpoints: tuple[str, ...] = ()
-    timeout_s: float = DEFAULT_TIMEOUT_S
+    store: Annotated[
+        Path | None,
+        Option(
+            "Embedded store to query. Without --store or --endpoint: the demo graph.",
+            metavar="DIR",
+            envvar="KBQA_STORE",
+        ),
+    ] = None
+    endpoints: Annotated[
+        tuple[str, ...],
+        Option(
+            "SPARQL endpoint to query. Repeatable, for copies of one graph: if one fails, the "
+            "next is asked. KBQA_ENDPOINT separates several by blanks.",
+            "--endpoint",
+            metavar="URL",
+            repeatable=True,
+            envvar="KBQA_ENDPOINT",
+        ),
+    ] = ()
+    timeout_s: Annotated[
+        float,
+        Option(
+            "Stop a query after this many seconds.",
+            "--timeout",
+            metavar="SECONDS",
+            envvar="KBQA_TIMEOUT",
+            type=SECONDS,
+        ),
+    ] = DEFAULT_TIMEOUT_S
 
     @property
     def is_demo(self) -> bool:
@@ -76,69 +231,23 @@ class GraphChoice:
         )
 
 
-def graph_options(command: Command) -> Command:
-    """Add `--store`, `--endpoint` and `--timeout`; the command takes them as `graph: GraphChoice`.
+def _prefer_flags(graph: GraphChoice) -> GraphChoice:
+    """Keep the store or the endpoints, whichever ranks higher: a flag, the environment, a file."""
+    if graph.store is not None and graph.endpoints:
+        store_rank, endpoint_rank = _rank("store"), _rank("endpoint")
+        if store_rank < endpoint_rank:
+            return replace(graph, endpoints=())
+        if endpoint_rank < store_rank:
+            return replace(graph, store=None)
+    return graph
 
-    A flag wins over the environment, which wins over the configuration file: `--endpoint` counts
-    even if KBQA_STORE is set.
-    """
 
-    @click.option(
-        "--store",
-        type=click.Path(path_type=Path),
-        envvar="KBQA_STORE",
-        show_envvar=True,
-        metavar="DIR",
-        help="Embedded store to query. Without --store or --endpoint: the demo graph.",
-    )
-    @click.option(
-        "--endpoint",
-        "endpoints",
-        multiple=True,
-        envvar="KBQA_ENDPOINT",
-        show_envvar=True,
-        metavar="URL",
-        help="SPARQL endpoint to query. Repeatable, for copies of one graph: if one fails, the "
-        "next is asked. KBQA_ENDPOINT separates several by blanks.",
-    )
-    @click.option(
-        "--timeout",
-        "timeout_s",
-        type=SECONDS,
-        default=DEFAULT_TIMEOUT_S,
-        show_default=True,
-        envvar="KBQA_TIMEOUT",
-        show_envvar=True,
-        metavar="SECONDS",
-        help="Stop a query after this many seconds.",
-    )
-    @functools.wraps(command)
-    def with_graph(
-        *args: object,
-        store: Path | None,
-        endpoints: tuple[str, ...],
-        timeout_s: float,
-        **rest: object,
-    ) -> None:
-        if store is not None and endpoints:
-            store_rank, endpoint_rank = _rank("store"), _rank("endpoints")
-            if store_rank < endpoint_rank:
-                endpoints = ()
-            elif endpoint_rank < store_rank:
-                store = None
-        command(*args, graph=GraphChoice(store, endpoints, timeout_s), **rest)
-
-    return with_graph
+graph_options = options_of(GraphChoice, "graph", _prefer_flags)
 
 
 def json_option(command: Command) -> Command:
     """Add `--json`; the command takes it as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def _rank(option: str) -> int:
-    source = click.get_current_context().get_parameter_source(option)
-    return _PRECEDENCE.index(source) if source in _PRECEDENCE else len(_PRECEDENCE)
 
 
 class _Text(click.ParamType[str]):

@@ -16,7 +16,7 @@ from kbqa.engine.cli import main
 from kbqa.engine.writing.checkpoint import INSTALL_LM
 from kbqa.training.config import ALL_LAYERS, FULL_LEARNING_RATE, TrainingConfig
 from kbqa.training.data.training_set import Example
-from kbqa.training.options import config_options
+from kbqa.training.options import complete_config, config_options, preset_option
 
 TABLE_9 = {
     "learning_rate": 5e-5,
@@ -105,6 +105,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
     [
         (["--valid-size", "0", "--max-length", "16"], 1, "no examples to train on: 11 are longer"),
         (["--learning-rate", "0"], 2, "Invalid value for '--learning-rate'"),
+        (["--learning-rate", "nan"], 2, "'nan' is not a number"),
         (["--data", "nowhere.jsonl"], 2, "File 'nowhere.jsonl' does not exist"),
         (["--base", "./nowhere"], 1, "there is no model folder ./nowhere"),
         (["--start", "nowhere"], 1, "there is no adapter at nowhere"),
@@ -120,6 +121,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
     ids=[
         "too long",
         "learning rate",
+        "no learning rate",
         "no file",
         "no model",
         "no start",
@@ -253,9 +255,10 @@ def test_options_win_over_the_preset(arguments: list[str], expected: TrainingCon
     chosen = []
 
     @click.command()
+    @preset_option
     @config_options
-    def command(config: TrainingConfig) -> None:
-        chosen.append(config)
+    def command(config: TrainingConfig, preset: str) -> None:
+        chosen.append(complete_config(config, preset))
 
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 0, result.output

@@ -118,7 +118,6 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--demo-questions",
     type=click.IntRange(0),
     default=0,
-    show_default=True,
     help="Questions on the demo graph to learn from as well, as many as the model learnt.",
 )
 @composed_option
@@ -133,7 +132,6 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--epochs",
     type=click.IntRange(0),
     default=2,
-    show_default=True,
     help="Passes over the questions. With 0, the judge of --start keeps its cross-encoder and what "
     "it remembers, and is fitted to another model.",
 )
@@ -148,7 +146,6 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--seed",
     type=int,
     default=42,
-    show_default=True,
     help="Decides weights, order and draws, and the questions on the demo graph: take the seed "
     "that the model was trained with.",
 )

@@ -467,12 +467,6 @@ def test_a_missing_folder_is_told(generate) -> None:
     assert "Error: there is no folder none" in result.stderr
 
 
-def test_a_removed_level_names_its_replacement(generate) -> None:
-    result, _ = generate(options=("--decoding", "grammar"))
-    assert result.exit_code == 2
-    assert "grammar was removed: it improved nothing. Use schema." in result.stderr
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -149,12 +149,6 @@ def test_a_set_that_is_none_is_refused(small_store: Path, tmp_path: Path) -> Non
     assert result.stdout == ""
 
 
-def test_the_embedder_was_removed(demo_store: Path) -> None:
-    result = link(demo_store, "what is the capital of Kenya?", "--embedder")
-    assert result.exit_code == 2
-    assert "--embedder was removed" in result.stderr
-
-
 def test_accents_are_read_in_a_locale_without_utf_8(demo_store: Path) -> None:
     old = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     code = "from kbqa.engine.cli import main; main()"
