@@ -1,10 +1,10 @@
 """HTTP requests over connections that stay open, each within one deadline and a size limit.
 
-A time limit of a socket bounds each of its reads, so that a server which sends a byte now and then
-could hold a request for ever. Here every read gets what is left of the whole request's time.
+The time limit of a socket bounds each read, so a server that sends a byte now and then could hold a
+request for ever. Here every read gets the rest of the request's time.
 
 The proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY``) are used, but not for this machine's
-own addresses. Redirects are not followed: a query that is posted would be lost on the way.
+own addresses. Redirects are not followed: a posted query would be lost on the way.
 
 A URL may hold a password or an access key. Neither belongs in an error, a log or a manifest.
 """
@@ -47,13 +47,12 @@ MAX_BODY_BYTES = 256 * 2**20
 """The largest answer that is read: about a million rows, and five times as much in Python."""
 
 _PIECE_BYTES = 2**20
-_LONGEST_IDLE_S = 30.0
-"""After that a connection is not used again: routers forget idle ones without a word."""
+_LONGEST_IDLE_S = 30.0  # routers silently forget connections that are idle for longer
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an endpoint is."""
+    """The address of an endpoint."""
 
     scheme: str  # http or https
     host: str
@@ -69,23 +68,17 @@ class Address:
         return f"endpoint {self.shown}"
 
     def hide(self, text: str) -> str:
-        """Replace the secrets in a text, such as the words of a server."""
+        """Replace the secrets in a text, such as a server's message."""
         for secret in self.secrets:
             text = text.replace(secret, _HIDDEN)
         return text
 
 
 def read_address(url: str) -> Address:
-    """Read the URL of an endpoint.
+    """Read the URL of an endpoint, or raise `InputError`.
 
-    >>> address = read_address("https://ann:secret@example.org/sparql?apikey=12345&format=json")
-    >>> address.shown
+    >>> read_address("https://ann:secret@example.org/sparql?apikey=12345&format=json").shown
     'https://***@example.org/sparql?apikey=***&format=json'
-    >>> address.url
-    'https://example.org/sparql?apikey=12345&format=json'
-
-    Raises:
-        InputError: It is not an HTTP URL.
     """
     shown = hide_secrets(url)
     try:
@@ -129,19 +122,11 @@ def hide_secrets(url: str) -> str:
 
 
 class Response(NamedTuple):
-    """A server's answer to a request, which `SPARQLWrapper.QueryResult` can read."""
+    """A server's answer to a request."""
 
     status: int
     headers: Message
     body: bytes
-
-    def info(self) -> Message:
-        """Return the headers."""
-        return self.headers
-
-    def read(self) -> bytes:
-        """Return the body."""
-        return self.body
 
 
 def is_loopback(host: str) -> bool:
@@ -168,12 +153,12 @@ class Connections:
         weakref.finalize(self, _close_all, self._idle)
 
     def send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
-        """Post to a URL of the server and read the whole answer, the last byte before the deadline.
+        """Post to a URL of the server, and read the whole answer before the deadline.
 
         Raises:
             TimeoutError: The deadline has passed.
-            OSError: The server cannot be reached, or hangs up.
-            http.client.HTTPException: It does not speak HTTP, or hangs up.
+            OSError: The server cannot be reached, or ends the connection.
+            http.client.HTTPException: It does not speak HTTP, or ends the connection.
             QueryTooLarge: The answer is too large.
         """
         while (kept := self._take()) is not None:
@@ -242,7 +227,8 @@ class Connections:
 
 class _Connection:
     def __init__(self, address: Address, deadline: float) -> None:
-        self._proxy = _proxy(address)
+        proxy = _proxy_url(address.url)
+        self._proxy = None if proxy is None else urlsplit(proxy)
         self._is_tunnel = self._proxy is not None and address.scheme == "https"
         self.used_at = time.monotonic()
         where = (address.host, address.port)
@@ -262,7 +248,7 @@ class _Connection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether the server seems to keep the connection open: it has sent no end of it."""
+        """Whether the server has not closed the connection, as far as is known here."""
         if time.monotonic() - self.used_at > _LONGEST_IDLE_S:
             return False
         poll = select.poll()
@@ -286,7 +272,6 @@ class _Connection:
         return self._exchange(f"POST {target}", {**own, **headers}, body, deadline)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def _exchange(
@@ -314,7 +299,7 @@ class _Connection:
 
 
 class _Response(http.client.HTTPResponse):
-    """A response of which every read ends at one deadline."""
+    """A response whose reads all end at one deadline."""
 
     def __init__(self, connected: socket.socket, deadline: float, method: str) -> None:
         super().__init__(connected, method=method)
@@ -362,11 +347,6 @@ def _proxy_url(url: str) -> str | None:
     if not proxy or is_loopback(host) or urllib.request.proxy_bypass(f"{host}:{port}"):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _proxy(address: Address) -> SplitResult | None:
-    url = _proxy_url(address.url)
-    return None if url is None else urlsplit(url)
 
 
 def _proxy_headers(proxy: SplitResult) -> dict[str, str]:

@@ -1,14 +1,14 @@
 """A graph behind a SPARQL 1.1 endpoint, or behind several that hold copies, asked by POST.
 
-The search operations are the same as those of an embedded store, as queries. How the server may
-fail, and which error each failure becomes, is in `kbqa.kb.protocol`.
+The search operations of a store are queries here. `kbqa.kb.protocol` sends them and lists the
+errors.
 
 Many servers cut results at a number of rows, most of them silently. So a result of a suspicious
-size, smaller than what was asked for, counts as whole only when a second query, for one row beyond
-it, has come back empty.
+size, smaller than the limit of its query, counts as whole only if a second query, for one row
+beyond it, returns none.
 
-What is around many entities is asked for together, in a VALUES list. If that gives more rows than
-may be fetched at once, entities with many are asked for apart, and the others in two halves.
+The edges of many entities are asked for together, in a VALUES list. If the result is too large,
+entities with many rows are asked for apart, and the others in two halves.
 """
 
 import logging
@@ -54,17 +54,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 50
-"""Entities that are asked for together: they seldom have more than one entity may have."""
+_BATCH = 50  # entities asked for together: they seldom have more edges than one may have
+_LABEL_BATCH = 500  # few enough for any server's limit on the length of a query
+_ROWS_EACH = 10  # rows for each entity that a request may always fetch
 
-_LABEL_BATCH = 500
-"""Entities in one VALUES list: few enough for any server's limit on the length of a query."""
-
-_ROWS_EACH = 10
-"""Rows for each entity that a request may always fetch."""
-
+# Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints.
 _ROUND = 1000
-"""Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
 _Asked = TypeVar("_Asked", bound=Hashable)
@@ -77,18 +72,18 @@ _Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
 _PROPERTIES = f"SELECT DISTINCT ?r {{ ?r {iri('type.property.schema')} ?type }}"
 _USED = "SELECT DISTINCT ?r { ?s ?r ?o }"
 
+# The only column of Virtuoso 7's answer to ASK: one row for yes, none for no.
 _VIRTUOSO_ASK = "__ASK_RETVAL"
-"""The only column of Virtuoso 7's answer to ASK: one row for yes, none for no."""
 
 
 class SparqlEndpoint(Graph):
     """A graph behind a URL, or behind the URLs of several copies of it.
 
     Args:
-        url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
-            If several are given, the first that works is asked; see `kbqa.kb.protocol`.
+        url: The query URL, maybe with a user and password: ``http://ann:pw@host/``. If several
+            are given, the first that works is asked.
         timeout_s: Seconds for each search operation; `select` and `ask` take their own.
-        max_body_bytes: The largest answer that is read; None for 268 MB.
+        max_body_bytes: The largest answer that is read; None for `MAX_BODY_BYTES`.
 
     Raises:
         InputError: There is no URL, or one is not an HTTP URL.
@@ -104,10 +99,9 @@ class SparqlEndpoint(Graph):
         self._addresses = [read_address(each) for each in ([url] if isinstance(url, str) else url)]
         if not self._addresses:
             raise InputError("there is no URL of an endpoint")
-        is_one = len(self._addresses) == 1
         self._sender = (
             QuerySender(self._addresses[0], max_body_bytes)
-            if is_one
+            if len(self._addresses) == 1
             else Copies(self._addresses, max_body_bytes)
         )
         self._timeout_s = timeout_s
@@ -119,7 +113,7 @@ class SparqlEndpoint(Graph):
         return describe_copies(self._addresses)
 
     def identity(self) -> GraphIdentity:
-        """Return the URLs, sorted: what the endpoint holds is not known."""
+        """Return the URLs, sorted, as the content of an endpoint is not known."""
         return GraphIdentity(
             {"store": None, "endpoint": self.description},
             {"graph": self.description, "store_summary": None},
@@ -246,7 +240,7 @@ class SparqlEndpoint(Graph):
         return self._resources(_PROPERTIES, timeout_s) or self._resources(_USED, timeout_s)
 
     def schema(self) -> None:
-        """Return None: of thousands of properties only a few are ever needed."""
+        """Return None, as only a few of thousands of properties are ever needed."""
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "EndpointNames":
         """Return the names of entities, by equality of labels."""
@@ -276,11 +270,7 @@ class SparqlEndpoint(Graph):
         many: Callable[[Sequence[_Key], int], str],
         limit: int,
     ) -> dict[_Key, list[Term]]:
-        """Fetch at most `limit` terms of each key.
-
-        `one` writes the query for a key, and `many` that for several, with a limit on all rows: a
-        key and a term each.
-        """
+        """Fetch at most `limit` terms of each key, by a query for one key or for many."""
 
         def search(keys: Sequence[_Key]) -> dict[_Key, list[Term]]:
             if len(keys) == 1:
@@ -311,24 +301,19 @@ class SparqlEndpoint(Graph):
         return sorted(map(self._iri, terms))
 
     def _iri(self, term: Term | None) -> str:
-        """Return what must be an IRI."""
         if isinstance(term, str) and not term.startswith("_:"):
             return term
         shown = repr(term.text) if isinstance(term, LiteralTerm) else term or "nothing"
         raise self._malformed(f"with {shown[:200]} where an IRI must be")
 
     def _count(self, query: str) -> int:
-        """Run a query for one number."""
         rows = self._rows(query, 1)
         if (count := read_count(rows)) is None:
             raise self._malformed(f"with {str(rows)[:200]}, not with a count")
         return count
 
     def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> _Rows:
-        """Run a query of kbqa's own, and check that each column that it asks for came.
-
-        Only in the last column may be literals.
-        """
+        """Run a query of kbqa's own; only its last column may have literals."""
         table = self._table(query, self._timeout_s if timeout_s is None else timeout_s, None)
         if len(table.variables) != columns:
             raise self._malformed(
@@ -341,7 +326,7 @@ class SparqlEndpoint(Graph):
         return table.rows
 
     def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
-        """Run a query that asks for one row more than the limit, and cut that off."""
+        """Run a query that asks for one row more than the limit, and cut off that row."""
         deadline = time.monotonic() + timeout_s
         answer = self._post(query, timeout_s)
         table = self._read_table(answer)
@@ -370,7 +355,7 @@ class SparqlEndpoint(Graph):
 
 
 def once(found: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Return what was found, each once: Virtuoso's DISTINCT repeats rows that hold floats."""
+    """Return each item once: Virtuoso's DISTINCT repeats rows that hold floats."""
     return tuple(dict.fromkeys(found))
 
 

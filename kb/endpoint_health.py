@@ -27,10 +27,9 @@ from kbqa.sparql.terms import FREEBASE_NS, iri
 
 _ANY = "ASK { ?s ?p ?o }"
 _NAMED = f"ASK {{ ?s {iri(NAME)} ?name }}"
-_ROWS_WANTED = 20_000
-"""More than Virtuoso's own setting gives, 10,000; still a small answer."""
+_ROWS_WANTED = 20_000  # more than Virtuoso's default limit of 10,000; still a small answer
 
-# Virtuoso guesses this to take for ever, and answers at once where it may; others do take long.
+# Virtuoso expects this to take for ever, but answers at once if allowed; other servers take long.
 _SEEMS_LONG = "SELECT ?a { ?a ?p ?b . ?c ?q ?d . ?e ?r ?f FILTER (1 = 2) }"
 _SLOW_S = 0.5
 # Virtuoso mixes its own triples into the data unless a default graph is named.
@@ -46,10 +45,8 @@ _STATUS_ADVICE = {
 def check_endpoints(urls: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
     """Check an endpoint, or each of several that hold copies of one graph.
 
-    A copy that does not answer is a problem only if none does. `timeout_s` is for each query.
-
-    Raises:
-        InputError: A URL is not an HTTP URL.
+    A copy that does not answer is a problem only if none does. `timeout_s` is for each query. A URL
+    that is not an HTTP URL raises `InputError`.
     """
     if len(urls) == 1:
         yield from check_endpoint(urls[0], timeout_s)
@@ -64,7 +61,7 @@ def check_endpoints(urls: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -
 
 
 def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
-    """Check an endpoint, the checks first on which others depend."""
+    """Check one endpoint."""
     graph = SparqlEndpoint(url, timeout_s)
     started = time.monotonic()
     try:
@@ -93,7 +90,7 @@ def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[F
 
 
 def _no_answer(error: KbqaError, through: str) -> Finding:
-    """Report what keeps an endpoint from answering the simplest query, asked through a proxy."""
+    """Report why an endpoint does not answer the simplest query; `through` names the proxy."""
     if through and isinstance(error, EndpointDown):
         return from_error("endpoint", error)  # the proxy may be down as well as the endpoint
     for cause in _causes(error):
@@ -140,7 +137,7 @@ def _speed(graph: SparqlEndpoint, seconds: float) -> Finding:
 
 
 def _without_data(check: str, finding: str, url: str, timeout_s: float) -> Finding:
-    """Report where the data are: in a named graph, or not there."""
+    """Report that the default graph lacks the data, and the named graph that has them."""
     if (found := _graph_of_names(url, timeout_s)) is not None:
         return problem(
             check,
@@ -152,7 +149,7 @@ def _without_data(check: str, finding: str, url: str, timeout_s: float) -> Findi
 
 
 def _graph_of_names(url: str, timeout_s: float) -> str | None:
-    """Find a named graph that holds names; None where there is none, or the server cannot say."""
+    """Find a named graph that holds names; None if the server names none."""
     query = f"SELECT ?g {{ GRAPH ?g {{ ?s {iri(NAME)} ?name }} }} LIMIT 1"
     try:
         rows = _whole_server(url, timeout_s).select(query, timeout_s=timeout_s).rows
@@ -162,7 +159,7 @@ def _graph_of_names(url: str, timeout_s: float) -> str | None:
 
 
 def _whole_server(url: str, timeout_s: float) -> SparqlEndpoint:
-    """Return the endpoint without what its URL says of graphs."""
+    """Open the endpoint without the choice of graphs in its URL."""
     return SparqlEndpoint(urlunsplit(urlsplit(url)._replace(query="")), timeout_s)
 
 
@@ -188,7 +185,7 @@ def _check_default_graph(graph: SparqlEndpoint, url: str, timeout_s: float) -> I
 
 
 def _check_row_cap(graph: SparqlEndpoint, timeout_s: float) -> Finding:
-    """Ask for many rows; fewer are all there are, or all that the server gives."""
+    """Check whether the server cuts a result of many rows."""
     query = f"SELECT ?s {{ ?s ?p ?o }} LIMIT {_ROWS_WANTED}"
     try:
         n = len(graph.select(query, timeout_s=timeout_s).rows)
@@ -206,7 +203,7 @@ def _check_row_cap(graph: SparqlEndpoint, timeout_s: float) -> Finding:
 
 
 def _check_cost(graph: SparqlEndpoint, url: str, timeout_s: float) -> Iterator[Finding]:
-    """Find out whether a Virtuoso refuses what it guesses to be slow."""
+    """Check whether a Virtuoso refuses queries that it expects to be slow."""
     if not _whole_server(url, timeout_s).ask(_VIRTUOSO_OWN, timeout_s=timeout_s):
         return
     try:

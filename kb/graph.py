@@ -1,7 +1,4 @@
-"""The graph as the engine sees it: one base class for every kind of graph, and what it returns.
-
-A query of any origin is prepared for a graph here; an error says where it does not parse.
-"""
+"""The graph as the engine sees it: one base class for every kind of graph, and its results."""
 
 import json
 import re
@@ -9,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
 from kbqa.kb.layout import SCHEMA_VERSION
@@ -28,12 +25,11 @@ Edges: TypeAlias = Mapping[str, Sequence[Term]]
 """The edges of an entity in one direction: each relation, and what it leads to."""
 
 DEFAULT_TIMEOUT_S = 30.0
-DEFAULT_LIMIT = 1000
-"""The most rows of a relation or neighbour search, by default."""
+DEFAULT_LIMIT = 1000  # rows of a relation or neighbour search
 
 RESULT_BYTES = 16_000_000
-"""The most bytes of the result of a query that somebody else wrote, such as a server's client: far
-more than anybody reads, and read in a tenth of a second."""
+"""The largest result of a query of other people, such as a server's client: far more than anybody
+reads, and read in a tenth of a second."""
 
 _POSITION = re.compile(r"error at (\d+):(\d+)")
 
@@ -75,7 +71,7 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GraphIdentity:
-    """Which graph this is, for the manifest of a run."""
+    """The identity of a graph, for the manifest of a run."""
 
     # What determines the graph's answers, such as the hashes of the loaded dumps.
     settings: Mapping[str, object]
@@ -102,10 +98,7 @@ class _SchemaFile:
 
 
 class Schema:
-    """The properties of a graph by their ids, and its mediator types.
-
-    The entities of a mediator type only tie others together (Freebase's CVTs).
-    """
+    """The properties of a graph by their ids, and its mediator types (Freebase's CVTs)."""
 
     def __init__(self, properties: Mapping[str, Property], mediators: frozenset[str]) -> None:
         self.properties: Mapping[str, Property] = MappingProxyType(dict(properties))
@@ -116,16 +109,12 @@ class Schema:
         return self.properties.get(property_id)
 
     def is_mediator(self, type_id: str) -> bool:
-        """Return whether the entities of a type only tie others together."""
+        """Return whether the entities of a type only connect others."""
         return type_id in self.mediators
 
     @classmethod
     def open(cls, path: Path) -> "Schema":
-        """Read a schema that `save` wrote.
-
-        Raises:
-            StoreError: The file is missing or cannot be read.
-        """
+        """Read a schema that `save` wrote; raises `StoreError`."""
         from pydantic import TypeAdapter
 
         try:
@@ -153,11 +142,10 @@ class Graph(ABC):
     """A knowledge graph in Freebase's vocabulary.
 
     Every method that asks the graph raises a `GraphError` if the graph does not answer or was
-    closed. An empty result means that nothing in the graph matches. As a context manager, a graph
-    closes itself at the end.
+    closed. An empty result means that nothing in the graph matches.
 
-    Source: KnowPath, appendix G, for the search of relations and neighbours; RouterKGQA §3.3,
-    equations 7 and 8, for that of a frontier.
+    Source: KnowPath, appendix G (relations and neighbours); RouterKGQA §3.3, equations 7 and 8
+    (a frontier's).
     """
 
     @property
@@ -176,7 +164,7 @@ class Graph(ABC):
         """Run a SELECT query of any origin under a time limit that really stops it.
 
         Args:
-            query: SPARQL, prefixed names welcome; `ns:`, `fb:` and `xsd:` need no declaration.
+            query: SPARQL; the prefixes `ns:`, `fb:` and `xsd:` need no declaration.
             timeout_s: Seconds until the query is stopped.
             limit: Rows to return at most; None for all of them.
 
@@ -195,7 +183,7 @@ class Graph(ABC):
     def relations_of_each(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Sequence[str]]:
-        """Map each entity to its `relations`. An endpoint is asked for many at once."""
+        """Map each entity to its `relations`."""
 
     def relations(
         self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
@@ -210,10 +198,7 @@ class Graph(ABC):
         direction: Direction,
         limit: int = DEFAULT_LIMIT,
     ) -> Mapping[tuple[str, str], Sequence[Term]]:
-        """Map each entity with a relation to its `neighbours`, at most `limit` of each.
-
-        An endpoint is asked for many at once.
-        """
+        """Map each entity with a relation to its `neighbours`, at most `limit` of each."""
 
     def neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
@@ -225,10 +210,7 @@ class Graph(ABC):
     def first_neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Neighbours:
-        """List the first of what one relation leads to, by id, and count the others.
-
-        Unlike those of `neighbours`, they do not depend on the order of the store.
-        """
+        """List the first neighbours by id, whatever the order of the store; count the others."""
 
     @abstractmethod
     def frontier_relations(
@@ -250,11 +232,10 @@ class Graph(ABC):
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
-        """Map entities to all edges that leave or enter them, if they have at most `limit`.
+        """Map entities to all their edges in a direction; one with more than `limit` is left out.
 
-        An entity with more edges is missing from the result. Bookkeeping relations
-        (`kbqa.kb.schema.is_telling`) do not count and are left out. Relations are sorted, and what
-        each leads to is sorted by `term_order`.
+        Bookkeeping relations (see `kbqa.kb.schema.is_telling`) are left out and do not count.
+        Relations are sorted, and the ends of each by `term_order`.
         """
 
     @abstractmethod
@@ -279,8 +260,7 @@ class Graph(ABC):
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "Names":
         """Open the names of the graph's entities. The graph must stay open while they are used.
 
-        Args:
-            timeout_s: Seconds for each query that finding a name needs, if it needs any.
+        `timeout_s` is for each query to an endpoint.
         """
 
     @abstractmethod
@@ -290,22 +270,12 @@ class Graph(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def prepare_query(text: str, form: Literal["select", "ask"]) -> str:
-    """Repair a query's dialect, and check that it only reads and has the expected form.
-
-    Raises:
-        QuerySyntaxError: The text does not begin like a query.
-        QueryRefused: It is of another form, an update, or uses SERVICE or FROM.
-    """
+    """Repair a query's dialect, and check that it only reads and has the expected form."""
     from kbqa.sparql.dialect import check_read_only, repair_query
 
     found = check_read_only(text)
@@ -315,7 +285,7 @@ def prepare_query(text: str, form: Literal["select", "ask"]) -> str:
 
 
 def syntax_error(query: str, message: str) -> QuerySyntaxError:
-    """Return an error that says where a query stops parsing, not all that could follow there.
+    """Return an error that says where a query stops parsing, from a parser's message.
 
     >>> print(syntax_error("SELECT ?x {", "error at 1:12: expected one of ..."))
     the query does not parse: line 1, after 'SELECT ?x {'

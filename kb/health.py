@@ -1,7 +1,6 @@
 """Check an embedded store, or a load that has not finished, and report what is wrong with it.
 
-Nothing is changed or repaired. The checks read a sample, so that they take a second on a store of
-any size: damage outside the sample is not found.
+The checks change nothing and read a sample, so that they take a second on a store of any size.
 """
 
 import fcntl
@@ -28,11 +27,10 @@ from kbqa.sparql.terms import FREEBASE_NS, full_iri, has_scheme, is_mid, resourc
 
 Status = Literal["ok", "warning", "problem"]
 
+# Of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made; the hash is as reported by
+# others who hold it.
 FINAL_DUMP_BYTES = 32_191_685_487
-"""Size of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made."""
-
 FINAL_DUMP_SHA256 = "b3d21c80dc512c8ed3c37279516340ef7a77027d593932c7c3fb22d40dfd47f4"
-"""Of the same file, as reported by others who hold it."""
 
 _OFFICIAL_NAME = "freebase-rdf"
 _MANY_REJECTED = 0.01
@@ -44,7 +42,7 @@ _SQLITE_HEADER_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found. A warning lets kbqa work; a problem does not."""
+    """The finding of a check. A warning lets kbqa work; a problem does not."""
 
     check: str  # what was checked, in a word
     status: Status
@@ -58,7 +56,7 @@ def ok(check: str, finding: str) -> Finding:
 
 
 def warning(check: str, finding: str, advice: str) -> Finding:
-    """Build a finding of something that kbqa works with, but not well."""
+    """Build a finding of something with which kbqa works, but not well."""
     return Finding(check, "warning", finding, advice)
 
 
@@ -74,7 +72,7 @@ def from_error(check: str, error: KbqaError, advice: str = "") -> Finding:
 
 
 def check_load(layout: StoreLayout) -> Finding | None:
-    """Report an unfinished store, or a store that is being replaced; else return None."""
+    """Report an unfinished store, or a store that is being replaced."""
     directory = layout.directory
     command = f"kbqa load-freebase DUMP --store {shlex.quote(str(directory))}"
     if not directory.is_dir():
@@ -89,10 +87,7 @@ def check_load(layout: StoreLayout) -> Finding | None:
 
 
 def is_held(path: Path, lock: Callable[[int, int], object]) -> bool:
-    """Return whether another process holds an exclusive lock on a file.
-
-    `lock` is how that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
-    """
+    """Return whether another process has locked a file by `fcntl.flock`, or `fcntl.lockf`."""
     try:
         with path.open("rb") as file:
             lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -144,10 +139,7 @@ def _progress(state: Checkpoint) -> str:
 
 
 def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
-    """Check a store, the checks first on which others depend.
-
-    `timeout_s` is for a query that goes through the store's query process.
-    """
+    """Check a store. `timeout_s` is for a query that goes through the store's query process."""
     layout = StoreLayout(directory)
     unfinished = check_load(layout)
     if unfinished is not None:
@@ -286,7 +278,7 @@ def _check_vocabulary(layout: StoreLayout, subjects: list[str]) -> Finding:
 
 
 def _check_names(layout: StoreLayout, manifest: Manifest) -> Finding:
-    """Look names that the graph states up in the index."""
+    """Look up in the index a sample of the names in the graph."""
     if not manifest.summary.names:
         return problem(
             "names",

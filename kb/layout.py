@@ -1,7 +1,7 @@
-"""Where a store keeps its parts on disk, and the manifest that marks it as finished.
+"""The parts of a store on disk, and the manifest that marks it as finished.
 
-A store is a directory. It is written under `StoreLayout.building` and its parts are then moved into
-place, the manifest last: a directory without a manifest is not a store, whatever else it holds.
+A store is written under `StoreLayout.building`, and its parts are then moved into place, the
+manifest last: a directory without a manifest is not a store, whatever else it holds.
 """
 
 import json
@@ -17,15 +17,14 @@ from kbqa.sparql.errors import StoreError
 SCHEMA_VERSION = 3
 """Version of the layout and of every file in it; a store of another version is loaded again."""
 
-RUN_KINDS = ("nodes", "edges", "noted")
-"""What each shard leaves for the side indexes; see `kbqa.kb.loading.shards`."""
+RUN_KINDS = ("nodes", "edges", "noted")  # of the files in `StoreLayout.runs`
 
 _DUMP_SUFFIXES = frozenset({".nt", ".nq", ".ttl", ".gz", ".xz", ".bz2", ".zst"})
 
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """What a load did with the lines it read; ``read = kept + filtered + rejected``."""
+    """The lines that a load read; ``read = kept + filtered + rejected``."""
 
     read: int
     kept: int  # triples written, repetitions included
@@ -34,7 +33,6 @@ class LineCounts:
     mended: Mapping[str, int]  # lines with repaired defects; they count as kept or filtered
 
     def __add__(self, other: "LineCounts") -> "LineCounts":
-        """Return the counts of both."""
         return LineCounts(
             self.read + other.read,
             self.kept + other.kept,
@@ -80,7 +78,7 @@ class DumpFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a finished store was built from."""
+    """The origin of a finished store."""
 
     versions: Mapping[str, str]  # of kbqa and pyoxigraph
     rules: str  # what the load left out, as TOML
@@ -109,11 +107,11 @@ class StoreLayout:
         self.runs = directory / "runs"  # what the side indexes are built from
 
     def shard(self, number: int) -> Path:
-        """A shard of the load that works in this folder: plain N-Triples."""
+        """The file of a shard, plain N-Triples."""
         return self.directory / f"shard-{number:05}.nt"
 
     def run(self, shard: int, kind: str) -> Path:
-        """A run of a shard, of one of `RUN_KINDS`; Parquet."""
+        """The Parquet file of a shard's run, of one of `RUN_KINDS`."""
         return self.runs / f"{shard:05}.{kind}.parquet"
 
     @property
@@ -129,11 +127,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of a finished store.
-
-    Raises:
-        StoreError: There is no such directory, no finished store in it, or one of another version.
-    """
+    """Read the manifest of a finished store; raises what `check_manifest` does."""
     return parse_manifest(directory, check_manifest(directory))
 
 
@@ -151,8 +145,10 @@ def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
 def check_manifest(directory: Path) -> dict[str, object]:
     """Check that a directory holds a finished store of this version, and return its fields.
 
-    Opening a store needs no more; pydantic alone takes as long to import as a query does.
+    Raises:
+        StoreError: There is no such directory, no finished store in it, or one of another version.
     """
+    # Opening a store needs no more; pydantic alone takes as long to import as a query does.
     layout = StoreLayout(directory)
     if directory.is_file():
         raise StoreError(_not_a_folder(directory))

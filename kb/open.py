@@ -1,8 +1,7 @@
 """Open the graph that the user chose, or else the demo graph.
 
-The demo graph ships as triples (kb/demo/SOURCES.md lists their sources and licences) and is loaded
-into a store at first use. The store is in the cache, the folder for what kbqa builds once and can
-always build again.
+The demo graph ships as triples (kb/demo/SOURCES.md lists sources and licences). It is loaded into a
+store in the cache folder at first use.
 """
 
 import fcntl
@@ -18,19 +17,15 @@ from pathlib import Path
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
 from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout
-from kbqa.kb.small_files import sync as sync_path
+from kbqa.kb.small_files import sync
 from kbqa.sparql.errors import InputError, StoreError
 
 logger = logging.getLogger(__name__)
 
-_UNLOCKED_S = 5.0
-"""A folder that nobody holds is left over once it is so old: its maker locks it at once."""
-
 DEMO_DUMP = Path(__file__).with_name("demo") / "demo.nt.xz"
-"""The shipped triples."""
 
-_SIZES = "sizes.json"
-"""In the store's folder: each of its files with its size, by which damage shows at once."""
+_UNLOCKED_S = 5.0  # an unlocked folder of this age is left over: its maker locks it at once
+_SIZES = "sizes.json"  # in the store's folder: the size of each file, by which damage shows
 
 
 def open_graph(
@@ -48,12 +43,12 @@ def open_graph(
 
     Args:
         store: Directory that `kbqa load-freebase` wrote.
-        endpoint: URL of a SPARQL 1.1 endpoint, or of several that hold copies of one graph; see
-            `kbqa.kb.protocol`. Nothing is sent yet.
+        endpoint: URL of a SPARQL 1.1 endpoint, or of several that hold copies of one graph.
+            Nothing is sent yet.
         timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
-        workers: Queries that a store runs at once; an endpoint decides for itself.
-        low_priority: For queries of other people, such as a server's clients: see
-            `OxigraphStore.open`. An endpoint's results are then refused above `RESULT_BYTES`.
+        workers: Queries that a store runs at once.
+        low_priority: For queries of other people: see `OxigraphStore.open`. An endpoint's results
+            are then refused above `RESULT_BYTES`.
 
     Raises:
         InputError: Both are given, an endpoint is not an HTTP URL, or there is no worker.
@@ -65,23 +60,21 @@ def open_graph(
         from kbqa.kb.endpoint import SparqlEndpoint
 
         most = RESULT_BYTES if low_priority else None
-        return _logged(SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most))
-    from kbqa.kb.store import OxigraphStore
+        graph: Graph = SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most)
+    else:
+        from kbqa.kb.store import OxigraphStore
 
-    directory = demo_store_directory() if store is None else Path(store)
-    return _logged(OxigraphStore.open(directory, workers, low_priority=low_priority))
-
-
-def _logged(graph: Graph) -> Graph:
+        directory = demo_store_directory() if store is None else Path(store)
+        graph = OxigraphStore.open(directory, workers, low_priority=low_priority)
     logger.info("the graph is %s", graph.description)
     return graph
 
 
 def cache_directory() -> Path:
-    """Return the cache folder: ``KBQA_CACHE``, or else ``kbqa`` in the user's cache folder.
+    """Return the cache folder, which may not exist yet: ``KBQA_CACHE``, or else the user's.
 
-    It need not exist yet. A writer writes to a temporary name and renames it, and the name depends
-    on everything that can change the content.
+    A writer writes to a temporary name and renames it. A name in the cache depends on everything
+    that can change the content.
     """
     import platformdirs
 
@@ -91,9 +84,9 @@ def cache_directory() -> Path:
 
 @contextmanager
 def building_folder(directory: Path) -> Iterator[Path]:
-    """Make an empty folder beside one that is to be built in it and moved to its place.
+    """Make a temporary folder beside `directory`, in which to build what is then moved there.
 
-    What is not moved is removed at the end, and so are the folders of processes that were killed.
+    It also removes the temporary folders of processes that were killed.
     """
     from tempfile import TemporaryDirectory
 
@@ -131,22 +124,21 @@ def _is_left_over(folder: Path) -> bool:
     return True
 
 
-def sync(folder: Path) -> None:
-    """Write what a folder holds to the disk, so that a power cut does not empty its files."""
+def sync_folder(folder: Path) -> None:
+    """Write a folder's content to the disk, so that a power cut does not empty its files."""
     for path in [*folder.rglob("*"), folder]:
-        sync_path(path)
+        sync(path)
 
 
 def demo_store_directory() -> Path:
     """Return the store of the demo graph, and build it first if it is missing or damaged.
 
-    The name of the folder holds the hash of the triples and the version of the store's layout, so
-    that a new kbqa finds its own. Processes may build it at the same time: each builds under its
-    own name, and the first to finish wins.
+    Several processes may build it at the same time; the first to finish wins.
 
     Raises:
         StoreError: The cache folder cannot be written.
     """
+    # Another version of kbqa finds its own store by these parts of the name.
     digest = hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()[:12]
     directory = cache_directory() / f"demo-{digest}-{SCHEMA_VERSION}"
     if not _is_whole(directory):

@@ -1,31 +1,28 @@
-"""Send one query to a SPARQL endpoint or to one of its copies, and name whatever goes wrong.
-
-A `SPARQLWrapper` describes the requests; `kbqa.kb.connections` sends them.
+"""Send one query to a SPARQL endpoint or to one of its copies, and name the error if it fails.
 
 - Down, refusing, or an HTTP error: `EndpointError` with the server's own words.
 - The server cannot parse the query: `QuerySyntaxError`.
 - Slow, stalled or trickling: `QueryTimeout`, at the limit and not later.
-- Cut off in the middle: oxigraph, when it cancels a query, has sent ``200 OK`` already and ends its
-  JSON with a message: `QueryTimeout`; other broken JSON is `MalformedResult`. Virtuoso's is read:
-  it writes NaN and infinities as they are, and some servers write control characters so.
+- Broken JSON is `MalformedResult`. But oxigraph, when it cancels a query, has sent ``200 OK``
+  already and ends its JSON with a message: `QueryTimeout`. NaN, infinities and control characters,
+  which Virtuoso and others write as they are, are read.
 - HTML and the like with ``200 OK``: `EndpointError`, as this is not a SPARQL endpoint.
 
-Virtuoso has its own limits, described here as of release 7.2.5:
+Virtuoso 7.2.5 has limits of its own:
 
 - ``MaxQueryExecutionTime`` ends a query with status 500 and SQL state S1T00: `QueryTimeout`.
-- ``timeout=`` in the URL asks for what is found by then. Groups come with status 200 and S1TAT in a
-  header, other rows with status 500 and S1TAT after them: `PartialResult`. But the rows of a SELECT
-  DISTINCT may come with status 200 and no sign; so a URL with ``timeout=`` is an `EndpointError`.
+- ``timeout=`` in the URL asks for the rows found by then. Groups come with status 200 and S1TAT in
+  a header, other rows with status 500 and S1TAT after them: `PartialResult`. But the rows of a
+  SELECT DISTINCT may come with status 200 and no sign, so such a URL is an `EndpointError`.
 - ``MaxQueryCostEstimationTime`` refuses with status 500 and SQL state 42000: `QueryTooCostly`.
 - ``ResultSetMaxRows`` is named in a header if a result has exactly that many rows. The caller must
   find out whether rows are missing.
 
-Several endpoints may hold copies of one graph. A request goes to the first listed copy that works.
-If that copy is down, hangs up, answers with HTTP status 5xx or broken JSON, or takes more than half
-of the time that is left, the request goes to the next. A copy that failed where another answered is
-left alone for a while, and then tried with a small query, so that a server which hangs costs
-little. A query that a server refuses as wrong (HTTP status 4xx), or stops at a limit of its own, is
-not sent to another copy: that would say the same.
+Of several copies of a graph, a request goes to the first listed one that works. If that is down,
+ends the connection, answers with HTTP status 5xx or broken JSON, or takes more than half of the
+time left, the request goes to the next. A copy that failed where another answered is left alone for
+a while, and then tried with a small query. A query that a server refuses as wrong (HTTP status
+4xx), or stops at its own limit, is not sent to another copy, which would do the same.
 """
 
 import http.client
@@ -37,7 +34,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
-from SPARQLWrapper import JSON, POST, QueryResult, SPARQLWrapper
+from SPARQLWrapper import JSON, POST, SPARQLWrapper
 
 from kbqa.kb.connections import Address, Connections, Response, hide_secrets, through_proxy
 from kbqa.sparql.errors import (
@@ -66,22 +63,18 @@ _VIRTUOSO_SYNTAX = "37000"
 _VIRTUOSO_COST = re.compile(r"estimated execution time .* exceeds the limit of (\d+)")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _TAG = re.compile(r"<[^<>]*>")
+# Values that JSON does not have, and their texts in XML Schema.
 _CONSTANTS = {"NaN": "NaN", "Infinity": "INF", "-Infinity": "-INF"}
-"""Values that JSON does not have, and their texts in XML Schema."""
-
 _JSON_RESULTS = (
     "application/sparql-results+json,application/json,text/javascript,application/javascript"
 )
+# Servers' names for the parameter of the format. Virtuoso reads it rather than the header.
 _FORMAT_PARAMETERS = ("format", "output", "results")
-"""How servers name the parameter of the format. Virtuoso reads it rather than the header."""
-
 _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
 logger = logging.getLogger(__name__)
 
-PAUSE_S = 10.0
-"""How long a copy that failed is left alone."""
-
+PAUSE_S = 10.0  # a copy that failed is left alone for so long
 _TRY = "ASK { ?s ?p ?o }"
 _TRY_TIMEOUT_S = 2.0
 _SERVER_ERROR = 500
@@ -89,13 +82,10 @@ _GATEWAY_TIMEOUT = 504
 
 
 class EndpointReply(NamedTuple):
-    """An endpoint's answer to a query: the object of the result.
+    """An endpoint's answer to a query."""
 
-    `max_rows` is the server's limit on rows, if it says that the result has exactly that many.
-    """
-
-    json: dict[str, object]
-    max_rows: int | None
+    json: dict[str, object]  # the result
+    max_rows: int | None  # the server's limit on rows, if it says that the result has that many
 
 
 class HttpStatus(Exception):
@@ -107,11 +97,10 @@ class HttpStatus(Exception):
 
 
 class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed by mypy
-    """SPARQLWrapper, with its query sent over connections that stay open.
+    """SPARQLWrapper, with its query sent over connections that stay open."""
 
-    Its own `query` opens a connection each time, limits each read but not the whole answer, and
-    follows a redirect without the query.
-    """
+    # Its own `query` opens a connection each time, limits each read but not the whole answer, and
+    # follows a redirect without the query.
 
     def __init__(self, address: Address, connections: Connections) -> None:
         super().__init__(address.url, returnFormat=JSON)
@@ -120,8 +109,7 @@ class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed 
             self.addCustomHttpHeader("Authorization", f"Basic {address.login}")
         self._connections = connections
 
-    def query(self) -> QueryResult:
-        """Send the query; `timeout` is for everything from connecting to the last byte."""
+    def send(self) -> Response:
         formats = dict.fromkeys(_FORMAT_PARAMETERS, self.returnFormat)
         fields = self.parameters | {"query": self.queryString} | formats
         headers = {
@@ -132,8 +120,7 @@ class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed 
         }
         body = urlencode(fields, doseq=True, safe="/").encode()
         deadline = time.monotonic() + self.timeout
-        response = self._connections.send(self.endpoint, headers, body, deadline)
-        return QueryResult((response, self.returnFormat))
+        return self._connections.send(self.endpoint, headers, body, deadline)
 
 
 class QuerySender:
@@ -146,16 +133,13 @@ class QuerySender:
     def post(self, query: str, timeout_s: float) -> EndpointReply:
         """Send a SELECT or ASK query and decode the JSON object of its result.
 
-        Args:
-            query: SPARQL that the endpoint's parser accepts.
-            timeout_s: Seconds from connecting to the last byte.
+        `timeout_s` is for everything from connecting to the last byte.
 
         Raises:
             EndpointError: The endpoint is down, refuses the query, or does not speak SPARQL; or it
                 is a Virtuoso whose URL asks for partial results.
             QuerySyntaxError: The endpoint says that the query does not parse.
-            QueryTimeout: A time limit passed, here or on the server, or would by the server's
-                estimate.
+            QueryTimeout: A time limit passed, or would by the server's estimate.
             QueryTooLarge: The result is too large.
             MalformedResult: The answer is broken JSON, or no JSON object.
         """
@@ -192,7 +176,7 @@ class QuerySender:
         call.setQuery(query)
         call.timeout = timeout_s  # `setTimeout` would cut off its fraction
         try:
-            response: Response = call.query().response
+            response = call.send()
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, TimeoutError) or time.monotonic() >= deadline:
                 raise QueryTimeout(query, timeout_s, self._where) from error
@@ -243,7 +227,7 @@ class QuerySender:
     def _undecodable(
         self, query: str, timeout_s: float, response: Response, error: ValueError
     ) -> KbqaError:
-        """Name what is wrong with an answer that is not JSON."""
+        """Return the error of an answer that is not JSON."""
         content_type, body = response.headers.get("Content-Type", ""), response.body
         if b"<sparql" in body[:1000]:
             return EndpointError(
@@ -324,13 +308,13 @@ def _excerpt(text: str) -> str:
 
 
 class Copies:
-    """Sends queries to copies of one graph, the preferred one first, from any number of threads."""
+    """Sends queries to copies of one graph. Any number of threads may use one object."""
 
     def __init__(self, addresses: Iterable[Address], max_body_bytes: int | None = None) -> None:
         self._copies = [_Copy(address, max_body_bytes) for address in addresses]
 
     def post(self, query: str, timeout_s: float) -> EndpointReply:
-        """Send a query to the copies in turn, until one answers within the time for all together.
+        """Send a query to the copies in turn; `timeout_s` is for all of them together.
 
         Raises what `QuerySender.post` does.
         """
@@ -362,13 +346,13 @@ class Copies:
             copy.sender.close()
 
     def _in_order(self) -> Sequence["_Copy"]:
-        """Return the copies that work as listed, then those that were set aside."""
+        """Return the copies that work, as listed, and then those that were set aside."""
         for copy in self._copies:
             copy.try_again()
         return sorted(self._copies, key=lambda copy: copy.is_aside)
 
     def _error(self, errors: Sequence[GraphError], query: str, timeout_s: float) -> GraphError:
-        """Choose what to report if no copy has answered."""
+        """Choose the error to report if no copy has answered."""
         if all(isinstance(error, EndpointDown) for error in errors):
             each = "\n".join(f"  {error}" for error in errors)
             return EndpointDown(
@@ -395,7 +379,7 @@ class _Copy:
         self._until = time.monotonic() + PAUSE_S
 
     def try_again(self) -> None:
-        """Find out whether a copy that has been left alone long enough works again."""
+        """Ask a copy that has been left alone long enough whether it works again."""
         if not self.is_aside or time.monotonic() < self._until:
             return
         self._until = time.monotonic() + PAUSE_S  # before it is tried: one thread does it

@@ -11,8 +11,8 @@ import pyoxigraph
 
 from kbqa.sparql.terms import XSD_NS, LiteralTerm, Term, has_scheme, resource_id, term_order
 
+# A cell of a store's rows in built-in types; a literal is (text, datatype's IRI, language).
 Cell: TypeAlias = str | tuple[str, str, str | None] | None
-"""A cell of a store's rows in built-in types: a literal is (text, datatype's IRI, language)."""
 
 _XSD_STRING = XSD_NS + "string"
 _RDF_LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
@@ -25,7 +25,7 @@ _EXCERPT.maxstring = _EXCERPT.maxother = 100
 
 
 def term_from_oxigraph(node: object) -> Term:
-    """Convert a pyoxigraph node; a quoted triple, which Freebase has not, is a `TypeError`."""
+    """Convert a pyoxigraph node. Freebase has no quoted triples: those raise `TypeError`."""
     match node:
         case pyoxigraph.NamedNode():
             return resource_id(node.value)
@@ -43,7 +43,7 @@ def rows_from_json(
     """Read the variables and the rows of SPARQL 1.1 Query Results JSON.
 
     Raises:
-        ValueError: It is another JSON. The message says what it is, to follow "answered with".
+        ValueError: It is another JSON. The message continues "answered with".
     """
     head, results = result.get("head"), result.get("results")
     variables = head.get("vars") if isinstance(head, dict) else None
@@ -73,7 +73,7 @@ def read_count(rows: Sequence[Sequence[Term | None]]) -> int | None:
 
 
 def sorted_edges(edges: Mapping[str, Sequence[Term]]) -> dict[str, Sequence[Term]]:
-    """Sort the edges of an entity: the relations, and what each of them leads to."""
+    """Sort the edges of an entity: the relations, and the ends of each."""
     return {relation: _sorted(edges[relation]) for relation in sorted(edges)}
 
 

@@ -1,11 +1,7 @@
-"""What a graph's schema states about relations, and how their literals are written for people.
+"""The facts of a graph's schema about relations, and the form in which people read their literals.
 
-A store has its schema in a file. An endpoint's schema has thousands of properties, so only those
-of the relations that are asked about are fetched, once each.
-
-The expected type of its relation says what a literal is, such as ``type.int``, else the literal's
-own datatype. Texts and codes stay as they are. A unit is what the relation's ``type.property.unit``
-says, by its abbreviation or else its name.
+A store has its schema in a file. An endpoint's has thousands of properties, so only those of the
+relations that are asked about are fetched, once each.
 """
 
 import re
@@ -28,8 +24,7 @@ _MEDIATORS = f"SELECT ?type ?is {{ ?type {iri('freebase.type_hints.mediator')} ?
 
 _T = TypeVar("_T")
 
-_PRESENCE_BATCH = 250
-"""Terms in one VALUES list: few enough for any server's limit on the length of a query."""
+_PRESENCE_BATCH = 250  # few enough for any server's limit on the length of a query
 
 # EXISTS stops at the first triple, where a join would walk through all of a hub's.
 _ENTITY = "EXISTS { ?x ?p ?o } || EXISTS { ?s ?q ?x }"
@@ -43,8 +38,7 @@ _DATES = {"type.datetime", "date", "dateTime", "gYear", "gYearMonth"}
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
 _DATE = re.compile(r"(-?\d{4})(?:-(\d\d)(?:-(\d\d)(?:T([\d:.]+))?)?)?(?:Z|[+-]\d\d:\d\d)?")
 _MOST_DIGITS = 18
-_SEPARATED_FROM = 5
-"""Digits: a shorter number, which may be a year or a dialling code, reads well without."""
+_SEPARATED_FROM = 5  # digits; a shorter number may be a year or a dialling code
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
@@ -64,10 +58,9 @@ LEFT_OUT = (
     "rdf-schema#",
     "type.",
 )
-"""What the ids of bookkeeping relations start with."""
+"""The beginnings of the ids of bookkeeping relations."""
 
-KEPT = ("common.topic.notable_types",)
-"""Relations that are no bookkeeping, though their ids start like it."""
+KEPT = ("common.topic.notable_types",)  # no bookkeeping, although it begins like it
 
 
 class SchemaBuilder:
@@ -84,17 +77,13 @@ class SchemaBuilder:
             "type.property.unique",
         }
     )
-    """The predicates that `add` takes."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, str]] = {}
         self._mediators: set[str] = set()
 
     def add(self, subject: str, predicate: str, value: str) -> None:
-        """Take a statement by one of `PREDICATES`; of several values of a field the first counts.
-
-        Of names only English ones should come.
-        """
+        """Take a statement by one of `PREDICATES`, a name in English; the first value counts."""
         if predicate == "freebase.type_hints.mediator":
             if value == "true":
                 self._mediators.add(subject)
@@ -102,7 +91,7 @@ class SchemaBuilder:
             self._values.setdefault(predicate, {}).setdefault(subject, value)
 
     def build(self) -> Schema:
-        """Put the statements together. Something with only a name is not a property."""
+        """Build the schema. A subject with nothing but a name is not a property."""
         of = {predicate: self._values.get(predicate, {}) for predicate in self.PREDICATES}
         reverse = of["type.property.master_property"] | of["type.property.reverse_property"]
         # The dump states some pairs on one side only.
@@ -130,14 +119,10 @@ class SchemaBuilder:
 
 
 def list_relations(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
-    """List a graph's relations, sorted.
+    """List a graph's relations, sorted, or raise `GraphError` if it holds none.
 
-    For a store they are those that a triple has, from its statistics, and the other relations of
-    the same types that the schema states. For an endpoint they are the properties that its schema
-    states; only if it states none is every triple read.
-
-    Raises:
-        GraphError: The graph does not answer, or holds no relation.
+    For a store they are those of its triples, and the others of the same types in the schema. For
+    an endpoint they are the properties of its schema; only without any is every triple read.
     """
     found = graph.all_relations(timeout_s)
     if not found:
@@ -151,9 +136,7 @@ _FIELDS = sorted(SchemaBuilder.PREDICATES - {"freebase.type_hints.mediator", "ty
 class GraphSchema:
     """The schema of a graph, fetched as it is needed. Any number of threads may use one.
 
-    Args:
-        graph: The graph.
-        timeout_s: Seconds for each query that an endpoint is asked.
+    `timeout_s` is for each query to an endpoint.
 
     Raises:
         GraphError: From most methods: the endpoint does not answer.
@@ -169,7 +152,7 @@ class GraphSchema:
         self._is_whole = self._schema is not None
 
     def of(self, relations: Iterable[str]) -> Schema:
-        """Return a schema that holds what the graph states about these relations."""
+        """Return a schema with all that the graph states about these relations."""
         with self._lock:
             new = [] if self._is_whole else sorted(set(relations) - self._met)
             if self._schema is None:
@@ -182,7 +165,7 @@ class GraphSchema:
             return self._schema
 
     def leads_to_mediator(self, hop: "Hop") -> bool:
-        """Return whether a hop ends at mediators, entities that tie others together."""
+        """Return whether a hop ends at mediators."""
         end = self.end(hop)
         return end is not None and self.of([hop.relation]).is_mediator(end)
 
@@ -198,7 +181,7 @@ class GraphSchema:
         return stated.domain if hop.inverse else stated.expected_type
 
     def canonical(self, hops: "Iterable[Hop]") -> "tuple[Hop, ...]":
-        """Choose always the same one of a hop's two names: a relation, or its reverse backwards.
+        """Write each hop by the same one of its two names: a relation, or its reverse backwards.
 
         The dump holds both relations of a pair, so both lead to the same entities.
         """
@@ -237,9 +220,9 @@ def _query(relations: list[str]) -> str:
 def present_entities(
     graph: Graph, entities: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the entities of which the graph holds a triple, in either direction.
+    """Select the entities that have a triple in the graph, in either direction.
 
-    What no query can hold, no graph holds. `timeout_s` is for each batch.
+    `timeout_s` is for each batch of them.
     """
     return _present_resources(graph, entities, _ENTITY, timeout_s)
 
@@ -247,17 +230,16 @@ def present_entities(
 def present_relations(
     graph: Graph, relations: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the relations of which the graph holds a triple."""
+    """Select the relations that have a triple in the graph."""
     return _present_resources(graph, relations, _RELATION, timeout_s)
 
 
 def present_texts(
     graph: Graph, texts: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the texts that a literal of the graph says.
+    """Select the texts whose value a literal of the graph has, in English or no language.
 
-    A text means its value: ``1968`` is found if the graph holds a gYear, and ``12.0`` if it
-    holds 12. Of languages only English and none are looked for.
+    ``1968`` is found if the graph holds a gYear, and ``12.0`` if it holds 12.
     """
     written = [(text, literal) for text in sorted(texts) for literal in _spellings(text)]
     found: set[str] = set()
@@ -303,19 +285,16 @@ def _batches(items: Iterable[_T]) -> Iterator[Sequence[_T]]:
 
 @dataclass(frozen=True, slots=True)
 class LiteralForms:
-    """How the literals of some relations are written: by expected type and unit, where stated."""
+    """The expected types of some relations, and the units, by which their literals are written."""
 
     types: Mapping[str, str] = field(default_factory=dict)
-    units: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)  # their abbreviations, or else names
 
     def write(self, literal: LiteralTerm, relation: str | None = None) -> str:
-        """Write a literal that a relation leads to.
+        """Write a literal of a relation for people: ``103,000 km²``, ``4 May 1980``.
 
-        >>> forms = LiteralForms({"a.b.area": "type.float"}, {"a.b.area": "km²"})
-        >>> forms.write(LiteralTerm("103000.0"), "a.b.area")
-        '103,000 km²'
-        >>> forms.write(LiteralTerm("1980-05-04", "date"))
-        '4 May 1980'
+        The expected type of the relation says how, such as ``type.int``, else the literal's own
+        datatype. Texts and codes stay as they are.
         """
         kind = self.types.get(relation or "", literal.datatype)
         if kind in _NUMBERS:
@@ -327,7 +306,7 @@ class LiteralForms:
 def read_literal_forms(
     graph: Graph, relations: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> LiteralForms:
-    """Read from a graph how the literals of relations are written."""
+    """Read the expected types and the units of relations from a graph."""
     wanted = sorted(set(relations))
     if not wanted:
         return LiteralForms()

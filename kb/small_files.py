@@ -1,11 +1,7 @@
-"""Small files of a store, and texts from a graph in what is shown.
+"""Small files of a store, and texts from a graph made safe for terminals, HTML, SVG and prompts.
 
-Files are written so that a crash of the machine leaves the old content or the new, never half. The
-SQLite files of a store are only read here.
-
-A text from a graph is made safe before it is shown: a control character can move a terminal's
-cursor, change its title or forge what it shows, and a bidirectional one turns around what follows
-it. The rest is for HTML, SVG and prompts.
+A control character can move a terminal's cursor, change its title or forge its content, and a
+bidirectional one turns around what follows it.
 """
 
 import json
@@ -13,7 +9,7 @@ import os
 import re
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +32,7 @@ _SHOWN = 20
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Replace a file's content as a whole, synced to the disk; the last of several wins."""
+    """Replace a file's content: even a crash of the machine leaves the old or the new, whole."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with unfinished.open("x", encoding="utf-8") as file:
@@ -60,40 +56,25 @@ def sync(path: Path) -> None:
 
 
 def printable(text: str) -> str:
-    r"""Return a text with what a terminal would obey replaced; tabs and line breaks stay.
-
-    >>> printable("Esc\x1b[2J\u202e\tand\r\nC1\x9b")
-    'Esc�[2J�\tand\nC1�'
-    """
+    """Return a text with its control characters replaced; tabs and line breaks stay."""
     return _UNPRINTABLE.sub(_replacement, text)
 
 
 def one_line(text: str) -> str:
-    r"""Return a printable text on one line.
-
-    >>> one_line("two\n lines\x00")
-    'two lines�'
-    """
+    """Return a printable text on one line."""
     return " ".join(printable(text).split())
 
 
 def json_text(value: object, indent: int | None = None) -> str:
-    r"""Write JSON with its letters as they are; what a terminal would obey is an escape.
-
-    >>> print(json_text(["é", "\x9b\u202e"]))
-    ["é", "\u009b\u202e"]
-    """
+    """Write JSON with its letters as they are, and control characters as escapes."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def prompt_line(text: str) -> str:
-    r"""Write a name or a value for a prompt: printable, on one line, and cut if it is endless.
+    """Write a name or a value for a prompt: printable, on one line, and cut at 200 characters.
 
     Otherwise a value of a megabyte would be paid for, and a line break in a name would forge lines.
-
-    >>> prompt_line("two\r\n lines\x00\u202e"), len(prompt_line("x" * 1_000_000))
-    ('two lines', 200)
     """
     if len(text) <= _LONGEST_IN_PROMPT and text.isascii() and text.isprintable():
         return " ".join(text.split())
@@ -105,30 +86,22 @@ def prompt_line(text: str) -> str:
 
 
 def html_line(text: str) -> str:
-    """Write a text on one line, escaped for HTML and for an attribute's value.
-
-    >>> html_line('<img src="x">')
-    '&lt;img src=&quot;x&quot;&gt;'
-    """
+    """Write a text on one line, escaped for HTML and for an attribute's value."""
     return escape(one_line(text))
 
 
 def html_block(text: str) -> str:
-    """Write a text of several lines, escaped for HTML, with its blanks and line breaks."""
+    """Write a text escaped for HTML, with its blanks and line breaks."""
     return escape(printable(text))
 
 
 def html_name(name: str) -> str:
-    """Write a name, escaped and with its writing direction to itself; what is endless is cut.
-
-    >>> html_name("Nairobi")
-    '<bdi>Nairobi</bdi>'
-    """
+    """Write a name escaped, cut at 300 characters, with its writing direction to itself."""
     return f"<bdi>{html_line(_cut(name))}</bdi>"
 
 
 def html_tooltip_name(name: str) -> str:
-    """Do for a name in a tooltip or a label, which hold no elements, what `html_name` does."""
+    """Write a name as `html_name` does, for a tooltip or a label, which hold no elements."""
     return f"\u2068{html_line(_cut(name))}\u2069"
 
 
@@ -146,11 +119,8 @@ def _replacement(match: re.Match[str]) -> str:
 class SqliteFile:
     """A SQLite file that no process writes to any more. Any number of threads may use one object.
 
-    `kind` is what it is, for messages; `probe` is a statement that fails on any other file and
-    reads no rows.
-
-    Raises:
-        StoreError: The file is missing, or is not of this kind.
+    `kind` names it in messages; `probe` is a statement that fails on a file of another kind and
+    reads no rows. Everything but `close` may raise `StoreError`.
     """
 
     def __init__(self, path: Path, kind: str, probe: str) -> None:
@@ -178,7 +148,7 @@ class SqliteFile:
         self.rows(probe)
 
     def rows(self, sql: str, *parameters: str | int) -> "list[sqlite3.Row]":
-        """Fetch all rows of a statement; raises `StoreError` if the file is damaged or closed."""
+        """Fetch all rows of a statement."""
         import sqlite3
 
         with self._lock:
@@ -203,24 +173,17 @@ class SqliteFile:
 def table_html(
     variables: Sequence[str], rows: Sequence[Sequence[Term | None]], *, truncated: bool
 ) -> str:
-    """Write the first rows as an HTML table, with what was left out; `truncated` if more exist."""
-    return "\n".join(_lines(variables, rows, truncated))
-
-
-def _lines(
-    variables: Sequence[str], rows: Sequence[Sequence[Term | None]], truncated: bool
-) -> Iterator[str]:
-    yield '<div class="kbqa-table"><table>'
-    yield f"<thead><tr>{''.join(f'<th>{html_line(name)}</th>' for name in variables)}</tr></thead>"
-    yield "<tbody>"
+    """Write the first 20 rows as an HTML table, and how many are left out."""
+    head = "".join(f"<th>{html_line(name)}</th>" for name in variables)
+    lines = ['<div class="kbqa-table"><table>', f"<thead><tr>{head}</tr></thead>", "<tbody>"]
     for row in rows[:_SHOWN]:
-        yield f"<tr>{''.join(f'<td>{_cell(term)}</td>' for term in row)}</tr>"
-    yield "</tbody></table>"
+        lines.append(f"<tr>{''.join(f'<td>{_cell(term)}</td>' for term in row)}</tr>")
+    lines.append("</tbody></table>")
     if len(rows) > _SHOWN:
-        yield f"<p>… and {len(rows) - _SHOWN:,} other rows</p>"
+        lines.append(f"<p>… and {len(rows) - _SHOWN:,} other rows</p>")
     if truncated:
-        yield "<p>More exist than were fetched.</p>"
-    yield "</div>"
+        lines.append("<p>More exist than were fetched.</p>")
+    return "\n".join([*lines, "</div>"])
 
 
 def _cell(term: Term | None) -> str:

@@ -1,13 +1,11 @@
 """The embedded graph: a store that `kbqa load-freebase` wrote, opened for reading.
 
 The search operations run in this process, where they take 0.03–0.2 ms. `select` and `ask` run
-queries of any origin, so they run in processes that can be killed (`kbqa.kb.worker`).
+queries of any origin, so they use processes that can be killed (`kbqa.kb.worker`).
 
 A hub is a node with `HUB_DEGREE` edges or more in one direction. Finding its distinct relations in
-the store takes 0.4–0.9 µs an edge, and a hub has up to millions. So they are listed once, when the
-store is loaded: counted as the lines are read, or, for hubs whose edges are scattered over the
-dump, by asking the store. Lines that repeat a statement count each time. The statistics are one
-SQLite file:
+the store takes 0.4–0.9 µs an edge, and a hub has up to millions. So a load lists them once in the
+statistics, an SQLite file; lines that repeat a statement count each time:
 
     relation(id, triples)
     type(id, entities)
@@ -68,11 +66,9 @@ _TABLES = """
 """
 
 
-HubRow: TypeAlias = tuple[str, str, int, str]
-"""A relation of a hub: node, direction, edges, relation."""
+HubRow: TypeAlias = tuple[str, str, int, str]  # node, direction, edges, relation
 
-_FEW = 32
-"""Nodes that are found sooner by iterating in Python than by a query."""
+_FEW = 32  # nodes that are found sooner by iterating in Python than by a query
 
 
 class Hub(NamedTuple):
@@ -96,24 +92,19 @@ class Statistics:
         probe = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
         return cls(SqliteFile(path, "file of statistics", probe))
 
-    def relation_count(self, relation: str) -> int:
-        """Return the number of triples of a relation; 0 if the store does not hold it."""
-        rows = self._rows("SELECT triples FROM relation WHERE id = ?", resource_id(relation))
-        return int(rows[0]["triples"]) if rows else 0
-
     def relations(self) -> Mapping[str, int]:
         """Map each relation to the number of its triples."""
-        rows = self._rows("SELECT id, triples FROM relation")
+        rows = self._file.rows("SELECT id, triples FROM relation")
         return {row["id"]: row["triples"] for row in rows}
 
     def types(self) -> Mapping[str, int]:
         """Map each type to the number of its entities."""
-        rows = self._rows("SELECT id, entities FROM type")
+        rows = self._file.rows("SELECT id, entities FROM type")
         return {row["id"]: row["entities"] for row in rows}
 
     def hub_relations(self, node: str, direction: Direction, limit: int) -> list[str] | None:
         """List at most `limit` of a hub's relations, the most frequent; None if it is no hub."""
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT relation FROM hub_relation WHERE node = ? AND direction = ? "
             "ORDER BY edges DESC, relation LIMIT ?",
             resource_id(node),
@@ -124,7 +115,7 @@ class Statistics:
 
     def hub_edges(self, node: str, direction: Direction) -> Mapping[str, int]:
         """Map each relation of a hub to the number of its edges; empty if the node is no hub."""
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT relation, edges FROM hub_relation WHERE node = ? AND direction = ?",
             resource_id(node),
             direction,
@@ -134,9 +125,6 @@ class Statistics:
     def close(self) -> None:
         """Close the file; the statistics are not used afterwards."""
         self._file.close()
-
-    def _rows(self, sql: str, *parameters: str | int) -> list[sqlite3.Row]:
-        return self._file.rows(sql, *parameters)
 
 
 def write_statistics(
@@ -151,10 +139,8 @@ def write_statistics(
 
 
 def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
-    """Add relations of hubs to a file of statistics: all, or none if the rows fail.
-
-    Each relation of a node and direction comes once. Nodes that no query can name are left out.
-    """
+    """Add relations of hubs to a file of statistics: all, or none if the rows fail."""
+    # No query can name the other nodes.
     can_be_named = cache(is_well_formed)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
@@ -166,12 +152,9 @@ def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
 def count_hub_relations(
     store: pyoxigraph.Store, hubs: Iterable[Hub], threads: int
 ) -> Iterator[HubRow]:
-    """Ask a store for the relations of hubs, several at a time, at 0.4–0.9 µs an edge.
-
-    Looking up every relation instead takes 12–39 µs for each relation of the store, whatever the
-    degree. But it counts nothing, and is quicker only for the few hubs with more than 40 edges for
-    each relation.
-    """
+    """Ask a store for the relations of hubs, several at a time, at 0.4–0.9 µs an edge."""
+    # Looking up every relation of the store takes 12–39 µs each. That counts nothing, and is
+    # quicker only for the few hubs with more than 40 edges for each relation.
     queue = [hub for hub in hubs if is_well_formed(hub.node)]
     # The biggest first, so that no thread is left with one at the end.
     queue.sort(key=lambda hub: hub.degree, reverse=True)
@@ -195,7 +178,7 @@ def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
 
 
 class _Parts(NamedTuple):
-    """What an open store holds."""
+    """The parts of an open store."""
 
     store: pyoxigraph.Store
     statistics: Statistics
@@ -205,8 +188,8 @@ class _Parts(NamedTuple):
 class OxigraphStore(Graph):
     """A graph in a directory of this machine; open it with `OxigraphStore.open`.
 
-    If another load replaces the store meanwhile, what was opened stays as it was, and what would
-    have to be opened raises `StoreError`: no answer comes from two graphs.
+    If a load replaces the store meanwhile, parts that are open stay as they were, and opening
+    another part raises `StoreError`: no answer comes from two graphs.
     """
 
     def __init__(
@@ -222,7 +205,7 @@ class OxigraphStore(Graph):
         # The process may change its working folder, and a link may be set to another store.
         self._directory = directory.resolve()
         self._manifest = manifest
-        # A method would hold this object, and what is forgotten would not end at once.
+        # A method would hold this object, and a forgotten graph's processes would not end at once.
         self._check = partial(_check_not_replaced, self._directory, manifest, self.description)
         graph = StoreLayout(self._directory).graph
         pool = QueryWorkers(graph, self.description, workers, low_priority, self._check)
@@ -237,9 +220,9 @@ class OxigraphStore(Graph):
         Args:
             directory: The store.
             workers: Queries that run at once; further ones wait, within their time limit.
-            low_priority: Let other processes go before the queries, give them half of the memory,
-                and cut their results at `RESULT_BYTES`. A server opens a second store so, for
-                queries that people write, which then cannot hold up its answers.
+            low_priority: Run the queries behind other processes, with half of the memory and
+                results of at most `RESULT_BYTES`. For people's queries to a server, which then
+                cannot hold up its answers.
 
         Raises:
             InputError: There is no worker.

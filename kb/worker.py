@@ -1,19 +1,17 @@
 """Run queries in separate processes, which can be killed.
 
 pyoxigraph can neither time a query out nor cancel it, so a query of unknown origin runs in a child
-process that opens the same store read-only. `QueryWorkers` is the parent's side, and
-`worker_process.py` the child's. A child is a fresh interpreter rather than a fork, because callers
-hold torch's threads.
+process that opens the same store read-only (`worker_process.py`). A child is a fresh interpreter
+rather than a fork, because callers hold torch's threads.
 
 The parent sends a child one request after the other over a socket pair. The child's standard input
-is a lifeline: when the parent ends, however it ends, the pipe closes and the child ends, too.
+is a lifeline: when the parent ends, the pipe closes and the child ends, too.
 
 A process that forks shares the socket pairs with its copy, and each would read the other's answers.
-So the copy gives up its parent's children and starts its own at its first queries.
+So the copy gives up its parent's children and starts its own.
 
-A child limits its own memory (`memory_limit_bytes`), or one query could take all of the
-machine's. A query that needs more is not run again. If something else kills its process, the query
-is run once more.
+A child limits its own memory (`memory_limit_bytes`). A query that needs more is not run again. If
+something else kills its process, the query is run once more.
 """
 
 import logging
@@ -43,14 +41,10 @@ from kbqa.sparql.errors import (
 )
 
 MEMORY_VARIABLE = "KBQA_QUERY_MEMORY_GB"
-"""The environment variable that sets the limit."""
 
-DEFAULT_GB = 8.0
-"""The limit, unless a process's share of half of the machine's memory is less.
-
-The heaviest ordinary queries allocate some 0.2 GB a second, such as a DISTINCT over all triples of
-a slice (0.85 GB), so that none reaches it within the 30 seconds that a query has by default.
-"""
+# The heaviest ordinary queries, such as a DISTINCT over all triples of a slice (0.85 GB), allocate
+# some 0.2 GB a second, so none reaches this limit within the default 30 s.
+_DEFAULT_GB = 8.0
 
 # The limit of a container, in control groups of version 2 and 1.
 _CONTAINER_LIMITS = (
@@ -62,32 +56,26 @@ logger = logging.getLogger(__name__)
 
 _Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
 
-START_TIMEOUT_S = 60.0
-"""Seconds until the child must have opened the store; it takes some 0.1 s on a quiet machine."""
+_START_TIMEOUT_S = 60.0  # to open the store, which takes some 0.1 s on a quiet machine
 
 _PROGRAM = Path(__file__).with_name("worker_process.py")
 
 _LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
 
+# Exit codes of a process that gets no more memory: Python aborts it, or see `worker_process.py`.
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
-"""How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
 
 
 def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> int:
-    """Return the bytes that a query process may allocate.
+    """Return the bytes that a query process may allocate, or raise `InputError`.
 
-    Args:
-        processes: How many share the machine; what `MEMORY_VARIABLE` sets is for each of them.
-        beside_another: Other processes may take half of the machine, as in a server; these share a
-            quarter.
-
-    Raises:
-        InputError: `MEMORY_VARIABLE` is not a positive number.
+    `MEMORY_VARIABLE` sets it. Otherwise it is 8 GB, or less where the processes share half of the
+    machine's memory; a quarter, if they run beside a server's own (`beside_another`).
     """
     configured = os.environ.get(MEMORY_VARIABLE)
     if not configured:
         share = _machine_bytes() / (4 if beside_another else 2)
-        return int(min(DEFAULT_GB * 2**30, share / processes))
+        return int(min(_DEFAULT_GB * 2**30, share / processes))
     try:
         limit_gb = float(configured)
     except ValueError:
@@ -100,7 +88,7 @@ def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> i
 
 
 def _machine_bytes() -> int:
-    """Return the memory of the machine, or of the container if that has less."""
+    """Return the memory of the machine, or of the container if that is less."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _CONTAINER_LIMITS:
         try:
@@ -114,17 +102,16 @@ _ALL: "weakref.WeakSet[QueryWorkers]" = weakref.WeakSet()
 
 
 class QueryWorkers:
-    """Killable processes that answer queries over one store, each started when it is first needed.
+    """At most `size` killable processes, started as needed, which answer queries over one store.
 
-    Each runs one query at a time; others wait for an idle one. Any thread may ask, and so may a
-    forked process, which gets its own children.
+    Each runs one query at a time. Any thread may ask, and so may a forked process.
 
     Args:
         graph_directory: Directory of a pyoxigraph store.
         description: The graph's name in messages.
         size: The most processes.
         low_priority: As for `OxigraphStore.open`.
-        check: Called when a process has opened the store; raises if that is another one by now.
+        check: Called when a process has opened the store; raises if it was replaced.
     """
 
     def __init__(
@@ -153,7 +140,7 @@ class QueryWorkers:
         return cast(bool, self._answer(query, timeout_s, None))
 
     def close(self) -> None:
-        """End each child once its query is done; a later query would start a new one."""
+        """End each child once its query is done; a later query starts a new one."""
         with self._closing:
             ended: list[_Worker] = []
             try:
@@ -165,14 +152,14 @@ class QueryWorkers:
                     self._idle.put(worker)
 
     def forget(self) -> None:
-        """Give up the children that belong to the process which this one was forked from."""
+        """Give up the children of the process that this one was forked from."""
         for worker in self._workers:
             worker.forget()
         # Threads that were not forked may hold the others.
         self._idle, self._closing = self._all_idle(), threading.Lock()
 
     def _all_idle(self) -> "LifoQueue[_Worker]":
-        """Queue all workers. The one that was last busy is next, so that few need to start."""
+        """Queue all workers, the last to be busy first, so that few need to start."""
         idle: LifoQueue[_Worker] = LifoQueue()
         for worker in self._workers:
             idle.put(worker)
@@ -206,7 +193,7 @@ class QueryWorkers:
 
 
 class _Setup(NamedTuple):
-    """What the children of a graph have in common; the `size` of them share the memory."""
+    """The settings that the children of a graph share."""
 
     graph_directory: Path
     description: str
@@ -216,7 +203,7 @@ class _Setup(NamedTuple):
 
     @property
     def memory_bytes(self) -> int:
-        """The limit of a child; read anew for each, as the environment may change."""
+        """The limit of each child; the environment may change it between two."""
         return memory_limit_bytes(self.size, beside_another=self.low_priority)
 
 
@@ -258,12 +245,12 @@ class _Worker:
             raise
 
     def stop(self) -> int | None:
-        """End the child, and return its exit code; None if it was ended before."""
+        """End the child; return its exit code, or None if the interpreter's exit has ended it."""
         child, self._child = self._child, None
         return 0 if child is None else child.stop()
 
     def forget(self) -> None:
-        """Give up a child of the process which this one was forked from."""
+        """Give up a child of the process that this one was forked from."""
         child, self._child = self._child, None
         if child is not None:
             child.forget()
@@ -291,7 +278,7 @@ class _Child:
 
     def __init__(self, setup: _Setup) -> None:
         self._description, self._check = setup.description, setup.check
-        self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
+        self._must_be_ready_at = time.monotonic() + _START_TIMEOUT_S
         self._is_ready = False
         self._code: int | None = None
         self.connection, theirs = Pipe()
@@ -317,7 +304,6 @@ class _Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
         return self._process.poll() is not None
 
     def wait_until_ready(self, deadline: float) -> bool:
@@ -329,7 +315,7 @@ class _Child:
             if self.connection.poll(_left_s(min(deadline, self._must_be_ready_at))):
                 problem = self.connection.recv_bytes().decode()
             elif is_last_chance:
-                problem = f"it has not started within {START_TIMEOUT_S:g} s"
+                problem = f"it has not started within {_START_TIMEOUT_S:g} s"
             else:
                 return False
         except (EOFError, OSError):
@@ -346,7 +332,7 @@ class _Child:
         return True
 
     def stop(self) -> int | None:
-        """End the process and return its exit code; None if the interpreter exits and ended it."""
+        """End the process; return its exit code, or None if the interpreter's exit has ended it."""
         if self._end.alive:
             self._end()
             self._code = self._process.returncode

@@ -5,13 +5,10 @@
 It is run by its path and imports nothing of kbqa, or it would start with all of `kbqa.sparql`.
 
 It sends the store's problem, or nothing, and then an answer to each request. Its standard input is
-a lifeline: when that closes, it exits in the middle of a query.
+a lifeline: when that closes, it exits even in the middle of a query.
 
-The limit of memory is RLIMIT_DATA, which counts what a process allocates and not the files that it
-maps: for a sort of the whole slice, which takes 850 MB, it counts 900 MB.
-
-The limit of a result (0 for none) is held here, where its rows arise: the parent, which may be a
-server, would have to take all of them before it could cut them.
+A result is cut here at its limit (0 for none), before the parent, which may be a server, has to
+receive all of it.
 """
 
 import itertools
@@ -30,8 +27,7 @@ import pyoxigraph
 _Cell: TypeAlias = str | tuple[str, str, str | None] | None
 _Table: TypeAlias = tuple[tuple[str, ...], tuple[tuple[_Cell, ...], ...], bool]
 
-_CELL_BYTES = 32
-"""What a cell takes besides its text: a row of a thousand unbound variables is large, too."""
+_CELL_BYTES = 32  # beside its text: a row of a thousand unbound variables is large, too
 
 
 def main() -> None:
@@ -121,6 +117,8 @@ def _cell(node: object) -> _Cell:
 
 def _limit_memory(size_bytes: int) -> None:
     """Let this process allocate this much more, and let it end at once when it needs more."""
+    # RLIMIT_DATA counts what a process allocates and not the files that it maps: for a sort of the
+    # whole slice, which takes 850 MB, it counts 900 MB.
     most = _allocated_bytes() + size_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -130,17 +128,15 @@ def _limit_memory(size_bytes: int) -> None:
 
 
 def _die_of_messages() -> None:
-    """Make the first byte that anything writes to standard error end this process.
-
-    Out of memory, Rust reports it and only then aborts, and between the two it can wait forever.
-    When Python has no memory for a text that pyoxigraph returns, PyO3 panics. The panic's message
-    ends with a list of the running functions if RUST_BACKTRACE is set, or if it is the second
-    panic. To make that list, Rust needs memory while it holds the lock of its messages. It gets
-    none, and wants to report that too, for which it waits for the lock that it holds.
-
-    The message comes before the list. So standard error is a pipe that nobody reads, and the kernel
-    ends the process with SIGPIPE, which needs no memory. A panic for another reason ends it, too.
-    """
+    """End this process at the first byte that is written to standard error."""
+    # Out of memory, Rust reports it and only then aborts, and between the two it can wait forever.
+    # When Python has no memory for a text that pyoxigraph returns, PyO3 panics. The panic's message
+    # ends with a list of the running functions if RUST_BACKTRACE is set, or if it is the second
+    # panic. To make that list, Rust needs memory while it holds the lock of its messages. It gets
+    # none, and wants to report that too, for which it waits for the lock that it holds.
+    #
+    # The message comes before the list. So standard error is a pipe that nobody reads, and the
+    # kernel ends the process with SIGPIPE, which needs no memory. Any other panic ends it, too.
     reader, writer = os.pipe()
     os.close(reader)
     os.dup2(writer, 2)
@@ -149,7 +145,7 @@ def _die_of_messages() -> None:
 
 
 def _allocated_bytes() -> int:
-    """Return what RLIMIT_DATA counts; a store that is open has already read its file indexes."""
+    """Return what RLIMIT_DATA counts by now: an open store has read its file indexes."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:  # not Linux

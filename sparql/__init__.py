@@ -9,10 +9,9 @@ dialect.py  the SPARQL of others: repaired, checked, limited
 templates.py   the queries that explore a graph
 terms.py    ids and literals;  errors.py   the one tree of errors
 
-Names are imported when they are first used: commands and completion import `errors` alone.
 """
 
-# The names that `__all__` lists are defined in the modules below.
+# Names are imported when they are first used: commands and completion import `errors` alone.
 # ruff: noqa: F403, F405
 
 import importlib

@@ -1,11 +1,9 @@
-"""Compile a grounded CRP to one SPARQL query, in full IRIs, with the same meaning on every engine.
+"""Compile a grounded CRP to one SPARQL query with the same meaning on every engine.
 
-The query follows the CRP's shape: a chain of triple patterns for the main path, each constraint as
-patterns and filters on its node. Nothing in a CRP can change the shape: names never reach the text,
-ids and literals are checked and escaped.
-
-Every node has its own variable: ``?x`` the answer, ``?n1``, ``?n2``, … the main path's inner
-nodes, ``?v_a`` the node labelled ``a``, ``?b1``, ``?b2``, … all others.
+The main path becomes a chain of triple patterns, each constraint patterns and filters on its node.
+Nothing in a CRP can change that shape: names never reach the text, ids and literals are checked and
+escaped. Each node has a variable: ``?x`` the answer, ``?n1``, … the main path's inner nodes,
+``?v_a`` the node labelled ``a``, ``?b1``, … all others.
 
 Source: RouterKGQA §3.4, "Execution with full constraints".
 """
@@ -47,7 +45,6 @@ from kbqa.sparql.values import (
 )
 
 ANSWER = "?x"
-"""The variable of the answers."""
 
 _HEADS = {
     "select": f"SELECT DISTINCT {ANSWER} WHERE",
@@ -71,13 +68,10 @@ class TriplePattern(NamedTuple):
 
 
 class EvidenceQuery(NamedTuple):
-    """A query whose rows, put into its patterns, are the triples that prove an answer.
-
-    The variables of optional branches and of alternatives may stay unbound.
-    """
+    """A query whose rows, put into its patterns, are the triples that prove an answer."""
 
     query: str
-    patterns: tuple[TriplePattern, ...]
+    patterns: tuple[TriplePattern, ...]  # variables of what is optional may stay unbound
     parts: tuple[Part | None, ...]  # where each pattern comes from; None is the main path
 
 
@@ -87,17 +81,16 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
     Engines without statistics begin at the constraint `start`. Use it for one that demands an
     entity with fewer neighbours than the topic; the answers are the same.
 
-    Raises:
-        UnlinkedName: An entity of the CRP is not grounded.
-        InputError: A relation, id or literal cannot be written in a query, or there are too many
-            ways through the forks.
-
     >>> print(compile_crp(Crp(Entity(mid="m.019rg5"), (Hop("a.b.capital"),))))
     SELECT DISTINCT ?x WHERE {
       <http://rdf.freebase.com/ns/m.019rg5> <http://rdf.freebase.com/ns/a.b.capital> ?x .
       FILTER (?x != <http://rdf.freebase.com/ns/m.019rg5>)
       FILTER (!ISLITERAL(?x) || LANG(?x) = "" || LANGMATCHES(LANG(?x), "en"))
     }
+
+    Raises:
+        UnlinkedName: An entity of the CRP is not grounded.
+        InputError: A part cannot be written in a query, or there are too many ways through forks.
     """
     writer = _PatternWriter(crp)
     if crp.order is None:
@@ -132,7 +125,7 @@ def compile_skeleton_prefixes(crp: Crp) -> Iterator[str]:
 
 
 def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
-    """Write the query that finds, for these answers, the triples from the topic to each.
+    """Write the query for the triples from the topic to each of these answers.
 
     An answer that cannot be written in a query, such as a blank node, is left out.
     """
@@ -184,7 +177,7 @@ def _ranked(
 
 
 def _body(crp: Crp, writer: "_PatternWriter", start: Constraint | None) -> tuple[list[str], str]:
-    """Write all patterns and filters of a CRP; return the variable of what orders it as well."""
+    """Write all patterns and filters of a CRP; return also the variable that orders it."""
     first = [writer.constraint(start, writer.main_nodes)] if start is not None else []
     others = (each for each in crp.constraints if each is not start)
     rest = [writer.answer_tests()]
@@ -206,10 +199,8 @@ def _ask(bodies: Iterable[Iterable["_Clause"]]) -> str:
 
 
 def _union(bodies: Iterable[Iterable["_Clause"]]) -> list[str]:
-    """Write bodies as alternatives, each with everything that it must satisfy.
-
-    Patterns beside a union would be joined to it late: Oxigraph lists all of the union first.
-    """
+    """Write bodies as alternatives, each with everything that it must satisfy."""
+    # Patterns outside a union would be joined to it late: Oxigraph lists all of the union first.
     first, *others = (
         [f"  {line}" for clause in body for line in clause.lines()] for body in bodies
     )
@@ -223,7 +214,7 @@ def _union(bodies: Iterable[Iterable["_Clause"]]) -> list[str]:
 
 @dataclass(slots=True)
 class _Clause:
-    """What a part of a CRP adds to a query: patterns that must match, tests that must be true."""
+    """A part of a query: patterns that must match, and tests that must be true."""
 
     patterns: list[str] = field(default_factory=list)
     tests: list[str] = field(default_factory=list)
@@ -247,7 +238,7 @@ class _Clause:
 
 @dataclass(slots=True)
 class _PatternWriter:
-    """Writes the parts of one grounded CRP and assigns variables as it goes."""
+    """Writes the parts of one grounded CRP, and assigns variables as it goes."""
 
     crp: Crp
     shows_alternatives: bool = False  # also bind the triples that meet one, not only test for them
@@ -259,10 +250,8 @@ class _PatternWriter:
         self.main_nodes = (_entity(self.crp.topic), *inner, ANSWER)
 
     def main_paths(self, *, from_topic: bool = True) -> list[_Clause]:
-        """Write the main path with the constraints of its forks; once for each way to take it.
-
-        To keep engines from beginning at the topic, it is written as a condition on the first node.
-        """
+        """Write the main path with the constraints of its forks; once for each way to take it."""
+        # A topic that is a condition on the first node keeps engines from beginning at it.
         topic, *others = self.main_nodes
         if from_topic or not _is_forward(self.crp.path[0]):
             return self._paths(self.crp.path, self.main_nodes)
@@ -279,7 +268,7 @@ class _PatternWriter:
         return _chain(order.hops, nodes), nodes[-1]
 
     def answer_tests(self) -> _Clause:
-        """Write which node the answer must differ from, and its language."""
+        """Write the tests for the node that the answer must differ from, and for its language."""
         clause = _Clause()
         if self.crp.differs_from is not None:
             clause.tests.append(f"{ANSWER} != {self.main_nodes[self.crp.differs_from]}")
@@ -291,11 +280,8 @@ class _PatternWriter:
     def constraint(
         self, constraint: Constraint, nodes: Sequence[str], *, filters_only: bool = False
     ) -> _Clause:
-        """Write a constraint on one of these nodes.
-
-        What an OPTIONAL holds decides whether it matches, not whether the constraint is met: there,
-        a test may never become part of a pattern (`filters_only`).
-        """
+        """Write a constraint on one of these nodes; with `filters_only`, no test as a pattern."""
+        # The patterns in an OPTIONAL decide whether it matches, not whether the constraint is met.
         test, hops = constraint.test, constraint.hops
         filters_only = filters_only or constraint.optional
         at = constraint.at
@@ -422,10 +408,8 @@ def _is_forward(step: Step) -> bool:
 
 
 def _optional(clause: _Clause, variable: str) -> _Clause:
-    """Accept a branch that does not exist, as the benchmarks' interval filters do.
-
-    Each row has the branch's values or none. It is kept if it has none, or if one of them passes.
-    """
+    """Accept a branch that does not exist, as the benchmarks' interval filters do."""
+    # Each row has the branch's values or none; it is kept if it has none, or if one passes.
     condition = _all(clause.tests) if clause.tests else "true"
     return _Clause(
         [f"OPTIONAL {{ {' '.join(clause.patterns)} }}"],

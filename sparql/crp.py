@@ -1,13 +1,12 @@
-"""The constraint-aware reasoning path (CRP): what the small model writes and everything else reads.
+"""The constraint-aware reasoning path (CRP), which the small model writes and all else reads.
 
 A CRP is a topic entity, a main path of relations from it to the answer, and constraints on the
-nodes along that path. The nodes of the main path are numbered by position: 0 is the topic,
-``len(path)`` the answer. The end of a branch can have a label, which other constraints and the
-ordering refer to.
+nodes of that path. These are numbered: 0 is the topic, ``len(path)`` the answer. The end of a
+branch can have a label, to which other constraints and the ordering refer.
 
-Only the text forms, the compiler and the converter tell the kinds of tests apart. All others ask a
-constraint for its `operator`, `operand` and `alternatives`, build a test by `compare_with`, and go
-through a CRP by `Crp.all_constraints` and `Crp.with_constraints`.
+Only the text forms, the compiler and the converter tell the kinds of tests apart. All others read
+a constraint's `operator`, `operand` and `alternatives`, build a test with `compare_with`, and use
+`Crp.all_constraints` and `Crp.with_constraints`.
 
 Source: RouterKGQA §3.1–3.2. Beyond the paper: counts and yes/no questions, classes as topics,
 branches with further branches, relations followed backwards anywhere, alternatives, constraints
@@ -24,29 +23,22 @@ from kbqa.sparql.terms import LiteralTerm
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 Kind = Literal["entity", "numeric", "string"]
+# A CRP returns its answers; how many there are; in how many ways its nodes can be bound together,
+# as SPARQL's COUNT without DISTINCT does; or whether there is any.
 Form = Literal["select", "count", "count bindings", "ask"]
-"""What a CRP returns: its answers; how many there are; in how many ways its nodes can be bound
-together, as SPARQL's COUNT without DISTINCT does; or whether there is any."""
 
-MAX_DEPTH = 32
-"""How deeply forks, branches and alternatives may be nested; functions that recurse rely on it."""
-
-MAX_ROWS = 2**31 - 1
-"""The largest limit and offset: some engines count rows in 32 bits."""
+MAX_DEPTH = 32  # of nested forks, branches and alternatives; functions that recurse rely on it
+MAX_ROWS = 2**31 - 1  # as a limit or an offset: some engines count rows in 32 bits
 
 _LABEL = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """An entity by name, by Freebase id, or both.
-
-    Ids of the schema count as well: the topic ``location.country`` with ``type.object.type``
-    backwards is the class of countries.
-    """
+    """An entity by name, by Freebase id, or both."""
 
     name: str | None = None  # what a text calls it
-    mid: str | None = None  # known once the entity is grounded
+    mid: str | None = None  # known once the entity is grounded; may also be the id of a class
 
     def __post_init__(self) -> None:
         if not self.name and not self.mid:
@@ -82,8 +74,8 @@ class Hop:
 class Way:
     """One of the alternatives of a fork: a path from the fork's start to its end.
 
-    Its constraints are on the way's nodes: 0 is the fork's start, ``len(path)`` its end. They
-    cannot refer to nodes outside the way, nor can anything outside refer to its nodes.
+    Its nodes are numbered from 0, the fork's start. They and the nodes outside cannot refer to each
+    other.
     """
 
     path: tuple["Step", ...]
@@ -146,11 +138,10 @@ class IsNotNode:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The node is a number or date that compares so with a value, or with that of another node.
+    """A comparison of the node, on the left, with a number or date, or with another node's.
 
-    The node is on the left: ``node < value``. A literal's datatype, if given, decides whether it is
-    a date or a number. Without one, a year such as ``1980`` is compared as a date with dates and as
-    a number with numbers.
+    A literal without a datatype, such as ``1980``, may be a date and a number. It is compared as
+    the kind that the node is.
     """
 
     operator: Operator
@@ -180,7 +171,7 @@ class AnyOf:
             raise ValueError("there must be two or more alternatives, and none may be empty")
 
     def entities(self) -> tuple[Entity, ...]:
-        """Return the entities of which the node must be one; empty if that is not all it says."""
+        """Return the alternatives as entities; empty if any of them says something else."""
         found = []
         for alternative in self.alternatives:
             match alternative:
@@ -192,17 +183,13 @@ class AnyOf:
 
 
 Test: TypeAlias = IsEntity | IsNotEntity | IsNode | IsNotNode | Compare | TextEquals | AnyOf
-Operand: TypeAlias = Entity | NodeRef | LiteralTerm | str
-"""What a test compares a node with: an entity, another node, a number or date, or a text."""
+Operand: TypeAlias = Entity | NodeRef | LiteralTerm | str  # a str is a text
 
 
 def compare_with(operator: Operator, operand: Operand) -> Test:
     """Return the test that compares a node with an entity, another node's value, a value or a text.
 
     A text may be in any language. Entities have no order, and texts are only tested for equality.
-
-    >>> compare_with("!=", Entity("Kenya"))
-    IsNotEntity(entity=Entity(name='Kenya', mid=None))
     """
     match operator, operand:
         case "=", Entity() as entity:
@@ -220,18 +207,16 @@ def compare_with(operator: Operator, operand: Operand) -> Test:
 class Constraint:
     """A branch that starts at a node, and what must be true at its end.
 
-    It starts at a position; or at an entity, if only a comparison connects it to the question. A
-    branch without a test only has to exist, or its end has a label or further branches.
-
-    An optional constraint also holds if the branch does not exist: the benchmark's intervals accept
-    an office without an end date. Such a branch has no further hops behind it.
+    A branch without a test only has to exist, or its end has a label or further branches. An
+    optional one also holds if it does not exist: the benchmark's intervals accept an office without
+    an end date.
     """
 
-    at: int | Entity
+    at: int | Entity  # an entity if only a comparison connects the branch to the question
     hops: tuple[Hop, ...]  # to the tested node; empty to test the node itself
     test: Test | None
     branches: tuple["Constraint", ...] = ()  # on the branch's end; their `at` is `len(hops)`
-    optional: bool = False
+    optional: bool = False  # no further hops are behind it
     negated: bool = False  # it holds if no such branch exists
     label: str | None = None  # of the branch's end, so that others can refer to it
 
@@ -275,7 +260,7 @@ class Constraint:
 
     @property
     def operator(self) -> Operator | None:
-        """How the branch's end compares with the operand; None if there is none."""
+        """The comparison of the branch's end with the operand; None if there is none."""
         match self.test:
             case Compare(operator):
                 return operator
@@ -288,7 +273,7 @@ class Constraint:
 
     @property
     def operand(self) -> Operand | None:
-        """What the branch's end is compared with, if anything."""
+        """The right side of the comparison, if there is one."""
         match self.test:
             case IsEntity(entity) | IsNotEntity(entity):
                 return entity
@@ -308,7 +293,7 @@ class Constraint:
 
     @property
     def alternatives(self) -> tuple[tuple["Constraint", ...], ...]:
-        """What the branch's end must satisfy one of; empty if there is no such choice."""
+        """The alternatives of an `AnyOf`; empty for other tests."""
         return self.test.alternatives if isinstance(self.test, AnyOf) else ()
 
     def with_entities(self, change: Callable[[Entity], Entity]) -> "Constraint":
@@ -358,10 +343,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Keep the answers with the largest or smallest values at a branch's end.
+    """The order by which only answers with the largest or smallest values are kept.
 
-    An answer with several values counts by its best one. With `ties`, answers with equal values
-    share a place, and `limit` and `offset` count places; without, ids decide between them.
+    The values are at a branch's end; an answer with several counts by its best one. With `ties`,
+    equal answers share a place, and `limit` and `offset` count places; else ids decide.
     """
 
     kind: ClassVar[Kind] = "numeric"
@@ -387,27 +372,20 @@ class Order:
         yield self.at
 
 
-Part: TypeAlias = Constraint | Order
-"""What a CRP says besides its main path."""
-
+Part: TypeAlias = Constraint | Order  # of a CRP, besides its main path
 AnyPart = TypeVar("AnyPart", Constraint, Order)
 
 
 @dataclass(frozen=True, slots=True)
 class Crp:
-    """A constraint-aware reasoning path.
-
-    The answer must differ from the node at the position `differs_from`: the topic in most
-    questions, no node if it is None. Answers that are texts in another language than
-    `answer_language` do not count.
-    """
+    """A constraint-aware reasoning path."""
 
     topic: Entity
     path: tuple[Step, ...]
     constraints: tuple[Constraint, ...] = ()  # those on one node as they were written
     order: Order | None = None
-    differs_from: int | None = 0
-    answer_language: str | None = "en"  # None if all count
+    differs_from: int | None = 0  # the answer must not be the node at this position
+    answer_language: str | None = "en"  # of answers that are texts; None if any will do
     form: Form = "select"
 
     def __post_init__(self) -> None:
@@ -430,23 +408,22 @@ class Crp:
 
     @property
     def answer(self) -> int:
-        """Position of the answer."""
+        """The position of the answer."""
         return len(self.path)
 
     @property
     def asked(self) -> tuple[Constraint, ...]:
-        """What a yes/no question asks of the answers: the tests of the answer itself.
+        """The tests of the answer itself in a yes/no question; empty in other forms.
 
         All else is presupposed: "is Lima the capital of Kenya" presupposes that Kenya has a
-        capital. With an order, these tests come after it: "is Lima the largest city of Peru".
-        Empty in other forms.
+        capital. An order comes before these tests: "is Lima the largest city of Peru".
         """
         if self.form != "ask":
             return ()
         return tuple(c for c in self.constraints if c.at == self.answer and not c.hops)
 
     def presupposed(self) -> "Crp":
-        """Return the CRP of the answers among which a count or yes/no question asks."""
+        """Return the CRP of the answers that a count or yes/no question asks about."""
         asked = self.asked
         kept = tuple(c for c in self.constraints if c not in asked)
         used = {node for part in (*kept, self.order) if part for node in part.references()}
@@ -551,7 +528,7 @@ def changed_constraints(
 
 
 def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> None:
-    """Refuse what is nested deeper than `MAX_DEPTH`, by a ValueError and without recursion."""
+    """Raise ValueError if anything is nested deeper than `MAX_DEPTH`; itself without recursion."""
     parts: list[tuple[int, Step | Constraint]] = [(0, part) for part in (*path, *constraints)]
     while parts:
         depth, part = parts.pop()
@@ -628,8 +605,8 @@ def _use(node: int | str, visible: set[int | str], used: set[int | str]) -> None
 class BranchNode:
     """A node of the tree from which constraints are built.
 
-    Both readers (RouterKGQA's text and SPARQL) meet the parts of a constraint one by one and in any
-    order, and attach them to such nodes. If one is optional or negated, so is the way to it.
+    The readers of RouterKGQA's text and of SPARQL meet the parts of a constraint in any order, and
+    attach them to such nodes. If one is optional or negated, so is the way to it.
     """
 
     edges: list[tuple[Hop, "BranchNode"]] = field(default_factory=list)

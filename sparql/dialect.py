@@ -1,8 +1,7 @@
 """Repair SPARQL as people and models write it for Freebase, and allow only queries that read.
 
-The gold queries of WebQSP and CWQ were written for Virtuoso. `repair_query` turns them into
-SPARQL 1.1 that released Oxigraph parses, token by token, so that strings, IRIs and comments stay as
-they are:
+The gold queries of WebQSP and CWQ were written for Virtuoso. `repair_query` turns them, token by
+token, into SPARQL 1.1 that released Oxigraph parses:
 
 - a prefixed name becomes a full IRI: released Oxigraph rejects ``ns:people.person.gender``, legal
   as it is. ``ns:``, ``fb:``, ``xsd:``, ``rdf:`` and ``rdfs:`` need no declaration;
@@ -10,12 +9,10 @@ they are:
 - ``xsd:datetime`` becomes ``xsd:dateTime``;
 - blanks around the ``^^`` of a typed literal are removed: rdflib cannot read them.
 
-What parses but means something else on Oxigraph, such as comparisons of ill-typed dates, is not
-repaired: a query keeps its meaning. Queries that are not valid SPARQL at all (``HAVING COUNT(?c) =
-2`` without brackets) get the engine's own message.
-
-`prefix_query` shortens the full IRIs of compiled queries for people to read. `repair_query` turns
-them back, so `kbqa sparql` reads what is shown.
+A query keeps its meaning: what parses but means something else on Oxigraph, such as comparisons of
+ill-typed dates, stays. What is no SPARQL at all (``HAVING COUNT(?c) = 2``) gets the engine's own
+message. `prefix_query` shortens compiled queries for people to read, and `repair_query` turns them
+back.
 """
 
 import re
@@ -27,6 +24,7 @@ from kbqa.sparql.terms import FREEBASE_NS, XSD_NS
 
 QueryForm = Literal["select", "ask", "construct", "describe"]
 
+# Prefixes that a query may use without declaring them.
 KNOWN_PREFIXES = {
     "ns": FREEBASE_NS,
     "fb": FREEBASE_NS,
@@ -34,7 +32,6 @@ KNOWN_PREFIXES = {
     "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
     "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
 }
-"""Prefixes that a query may use without declaring them."""
 
 _QUERY_FORMS = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
 _UPDATE_FORMS = frozenset(
@@ -162,13 +159,9 @@ def check_read_only(text: str) -> QueryForm:
 
 
 def cap_rows(query: str, limit: int) -> str:
-    r"""Add a LIMIT to a SELECT query that has none, if that is safe.
+    """Add a LIMIT to a SELECT query that has none; the LIMIT of a sub-query does not count.
 
-    A query with a LIMIT, or with VALUES after its pattern, is returned unchanged: the caller must
-    cut its rows. The LIMIT of a sub-query does not count.
-
-    >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
-    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
+    A query with VALUES after its pattern is returned unchanged: the caller must cut its rows.
     """
     end = _read_end(query)
     if end.limit is not None or end.values_at < len(query):
@@ -192,22 +185,14 @@ def is_distinct(query: str) -> bool:
 
 
 def row_beyond(query: str, count: int) -> str:
-    r"""Rewrite a SELECT query to ask for one row beyond its first `count` ones, in any order.
-
-    It has a row exactly if the query without its LIMIT has more than `count`.
-
-    >>> row_beyond("SELECT ?x { ?x ?y ?z } ORDER BY ?x LIMIT 900 OFFSET 5", 100)
-    'SELECT ?x { ?x ?y ?z } \nLIMIT 1 OFFSET 105\n'
-    """
+    """Rewrite a SELECT query to have a row only if, without its LIMIT, it has more than `count`."""
     end = _read_end(query)
     body, values = query[: end.body_ends_at], query[end.values_at :]
     return f"{body}\nLIMIT 1 OFFSET {end.offset + count}\n{values}"
 
 
 def prefix_query(query: str) -> str:
-    """Write a query with prefixed names, such as ``ns:m.0abc``, and declare their prefixes.
-
-    A query that declares prefixes of its own, or a base, stays as it is.
+    """Write a query with prefixed names, unless it declares prefixes of its own or a base.
 
     >>> print(prefix_query("ASK { <http://rdf.freebase.com/ns/m.0abc> ?y ?x }"))
     PREFIX ns: <http://rdf.freebase.com/ns/>
@@ -282,7 +267,7 @@ def _expand(namespace: str, local: str) -> str:
 
 
 class _QueryEnd(NamedTuple):
-    """What follows a query's pattern and its groups."""
+    """The clauses that follow a query's pattern and its groups."""
 
     body_ends_at: int  # where ORDER BY, LIMIT, OFFSET or VALUES begin
     values_at: int  # the query's end if there is no VALUES

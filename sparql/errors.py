@@ -20,8 +20,7 @@ An empty result is not an error. Each message says what happened, to what, and w
 
 from typing import Literal
 
-BusyReason = Literal["queue-full", "starting", "stopping", "too-fast"]
-"""Why a server refuses a request. ``too-fast``: the client sends too many."""
+BusyReason = Literal["queue-full", "starting", "stopping", "too-fast"]  # the client is too fast
 
 
 class KbqaError(Exception):
@@ -53,7 +52,7 @@ class CrpConversionError(InputError):
 
 
 class QuerySyntaxError(InputError):
-    """A SPARQL query does not parse."""
+    """A query does not parse."""
 
 
 class QueryRefused(InputError):

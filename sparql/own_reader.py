@@ -1,7 +1,7 @@
 """Read kbqa's own text form, leniently; `kbqa.sparql.forms` has the grammar.
 
-Each line is read by itself. Its reader records which labels the line defines, shows to other lines
-and refers to, because only all lines together decide whether these agree.
+Each line is read by itself. Its reader records the labels that the line defines and refers to;
+then all lines together are checked.
 """
 
 import re
@@ -111,7 +111,7 @@ _ONLY_ONCE = (Order, _Distinct, _Language, _Form)
 
 @dataclass(slots=True)
 class _Scope:
-    """The own labels of a part of a line, and those that it refers to."""
+    """The labels that a part of a line defines, and those that it refers to."""
 
     labels: set[str] = field(default_factory=set)
     references: set[str] = field(default_factory=set)
@@ -126,10 +126,7 @@ def parse_crp(text: str) -> CrpReading:
 
     A line is read as a whole or not at all. A label that nothing refers to is dropped.
 
-    >>> reading = parse_crp("Kenya -> location.country.capital\n?x ~> type.object.name")
-    >>> reading.crp.path
-    (Hop(relation='location.country.capital', inverse=False),)
-    >>> reading.problems
+    >>> parse_crp("Kenya -> location.country.capital\n?x ~> type.object.name").problems
     ("line 2: expected an arrow or a test, found '~> type.object.name'",)
 
     Raises:
@@ -172,21 +169,18 @@ def parse_crp(text: str) -> CrpReading:
 
 
 class _LineReader:
-    """Reads one line; a ValueError says what cannot be read, or what no CRP can hold.
-
-    The answer is at -1 on the first line, whose ways cannot refer to positions.
-    """
+    """Reads one line; a ValueError says what cannot be read, or what no CRP can hold."""
 
     def __init__(self, line: str, answer: int) -> None:
         self._scanner = _Scanner(line)
-        self._answer = answer
+        self._answer = answer  # -1 on the first line, whose ways cannot refer to positions
         self._depth = 0
         self.scope = _Scope()  # what other lines can refer to, and what the line refers to
         self.labels: set[str] = set()  # all in the line
         self.used: set[str] = set()  # all references in the line
 
     def main_line(self) -> tuple[Entity, tuple[Step, ...]]:
-        """Read the first line: the topic and the main path."""
+        """Read the topic and the main path."""
         topic = self._scanner.topic()
         path: list[Step] = []
         while (step := self._step()) is not None:
@@ -430,7 +424,7 @@ def _without_repetitions(
 def _without_order_conflicts(
     lines: list[_Line], answer: int, problems: dict[int, str]
 ) -> list[_Line]:
-    """Keep the lines that can stand beside an order, or beside a count."""
+    """Keep the lines that can go with an order, or with a count."""
     statements = [line.statement for line in lines]
     form = next((s.form for s in statements if isinstance(s, _Form)), "select")
     is_ordered = any(isinstance(s, Order) for s in statements)
@@ -464,7 +458,7 @@ def _without_dangling(lines: list[_Line], problems: dict[int, str]) -> list[_Lin
 
 
 class _UnreadableError(ValueError):
-    """A line cannot be read from some place on."""
+    """A line cannot be read."""
 
 
 class _Scanner:

@@ -50,19 +50,18 @@ ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 _ESCAPES = {character: f"\\{letter}" for letter, character in ESCAPED.items()}
 
 
+def render_crp(crp: Crp) -> str:
+    """Write a CRP in kbqa's own text form; equal CRPs have equal texts, others do not.
+
+    >>> render_crp(Crp(Entity("Kenya", "m.019rg5"), (Hop("location.country.capital"),)))
+    'Kenya (m.019rg5) -> location.country.capital'
+    """
+    return "\n".join(_lines(crp))
+
+
 def is_plain_value(text: str) -> bool:
     """Return whether a text is clearly a number or date, so that it needs no quotes."""
     return _PLAIN_VALUE.fullmatch(text) is not None
-
-
-def _is_plain_name(text: str) -> bool:
-    """Return whether a name cannot be mistaken for anything else, so that it needs no brackets."""
-    return (
-        _PLAIN_NAME.fullmatch(text) is not None
-        and text == text.rstrip()
-        and not (is_plain_value(text) or MID.match(text) or text.startswith("ns:"))
-        and OR_NONE.search(text) is None
-    )
 
 
 def bracketed(text: str) -> str:
@@ -72,26 +71,6 @@ def bracketed(text: str) -> str:
     [a [b\]\n]
     """
     return f"[{_IN_BRACKETS.sub(_escape, text)}]"
-
-
-def _quoted(text: str) -> str:
-    return f'"{_IN_QUOTES.sub(_escape, text)}"'
-
-
-def _escape(match: re.Match[str]) -> str:
-    character = match.group()
-    if character.isprintable():
-        return f"\\{character}"
-    return _ESCAPES.get(character) or f"\\u{ord(character):04x}"
-
-
-def render_crp(crp: Crp) -> str:
-    """Write a CRP in kbqa's own text form; equal CRPs have equal texts, others do not.
-
-    >>> render_crp(Crp(Entity("Kenya", "m.019rg5"), (Hop("location.country.capital"),)))
-    'Kenya (m.019rg5) -> location.country.capital'
-    """
-    return "\n".join(_lines(crp))
 
 
 def _lines(crp: Crp) -> Iterator[str]:
@@ -237,3 +216,24 @@ def _value(value: LiteralTerm) -> str:
 
 def _language(language: str) -> str:
     return language if LANGUAGE_TAG.fullmatch(language) else _quoted(language)
+
+
+def _is_plain_name(text: str) -> bool:
+    """Return whether a name cannot be mistaken for anything else, so that it needs no brackets."""
+    return (
+        _PLAIN_NAME.fullmatch(text) is not None
+        and text == text.rstrip()
+        and not (is_plain_value(text) or MID.match(text) or text.startswith("ns:"))
+        and OR_NONE.search(text) is None
+    )
+
+
+def _quoted(text: str) -> str:
+    return f'"{_IN_QUOTES.sub(_escape, text)}"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    if character.isprintable():
+        return f"\\{character}"
+    return _ESCAPES.get(character) or f"\\u{ord(character):04x}"

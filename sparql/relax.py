@@ -2,24 +2,22 @@
 
 Each step drops leaves of the constraint tree: the test at a branch's end, at any depth; an `AnyOf`
 as a whole; a branch that only has to exist; the ordering. Branches that become empty and labels
-that nothing refers to any more go with them. Nodes that something refers to stay.
-
-Some things are never dropped, because without them a question means something else: a negated
-branch, and that a node is not an entity. Counts, yes/no questions and comparisons of entities that
-are named are not relaxed at all: none, no and unknown are answers too.
+that nothing refers to any more go with them.
 
 The steps: the CRP as it is; without one string leaf, two, … all; then without the numeric leaves as
 well, the ordering among them; then without the entity leaves; last the main path alone, with all
-its forks. Of sets of the same size, the least trusted leaves are dropped first. Among equally
-trusted leaves, the ordering is dropped last of its class: without it, one answer becomes all
-candidates.
+its forks. Of sets of the same size, the least trusted leaves are dropped first. Of equally trusted
+ones, the ordering is the last of its class: without it, one answer becomes all candidates.
 
-No relaxed form returns the topic, unless the CRP itself allows it by ``differs_from=None``. A CRP
-whose answer differs from another node may return it (the benchmarks' ``?x != ?c``), but only while
-its constraints hold.
+A negated branch, and that a node is not an entity, are never dropped: without them a question
+means something else. Counts, yes/no questions and comparisons of named entities are not relaxed at
+all: none, no and unknown are answers too.
 
-Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The paper drops strings and numbers
-all at once; the finer steps are ours.
+No relaxed form returns the topic, unless the CRP allows it by ``differs_from=None``. A CRP whose
+answer differs from another node may return it (the benchmarks' ``?x != ?c``), but only while its
+constraints hold.
+
+Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The finer steps are ours.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -65,16 +63,9 @@ def relaxations(
 ) -> Iterator[Relaxation]:
     """Yield the CRP itself, then every relaxed form of it; no form comes twice.
 
-    The more a leaf is trusted to be what the question means, the later it is dropped. Of equally
-    trusted leaves, as all are by default, those written later are dropped first. Strings, and then
-    numbers, are dropped only all at once if `by_class`, as in the paper.
-
-    >>> from kbqa.sparql.crp import IsEntity, TextEquals
-    >>> crp = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (
-    ...     Constraint(1, (Hop("type.object.type"),), IsEntity(Entity("City"))),
-    ...     Constraint(1, (Hop("type.object.name"),), TextEquals("Nairobi"))))
-    >>> [step.level for step in relaxations(crp)]
-    ['full', 'string', 'main_path']
+    The more a leaf is trusted to be what the question means, the later it is dropped; of equally
+    trusted ones, as all are by default, the last written is dropped first. With `by_class`, as in
+    the paper, strings, and then numbers, are dropped only all at once.
     """
     yield Relaxation("full", crp, ())
     if crp.form != "select" or compared_entities(crp):
@@ -90,13 +81,7 @@ def relaxations(
 
 
 def compared_entities(crp: Crp) -> tuple[Entity, ...]:
-    r"""Return the entities of which a CRP takes the best: "which is larger, Spain or Germany".
-
-    >>> from kbqa.sparql.forms import parse_crp
-    >>> text = "ns:a.b <- type.object.type\n?x {= Spain | = Germany}\nlargest ?x -> c.d"
-    >>> [entity.name for entity in compared_entities(parse_crp(text).crp)]
-    ['Spain', 'Germany']
-    """
+    """Return the named entities that a CRP ranks, as in "which is larger, Spain or Germany"."""
     if crp.order is None:
         return ()
     tests = (c.test for c in crp.constraints if c.at == crp.answer and not c.hops)
@@ -115,10 +100,10 @@ def drop_kinds(crp: Crp, kinds: Collection[Kind]) -> Crp:
 
 
 def leaves(crp: Crp) -> Iterator[Part]:
-    """Yield what relaxation drops, in reading order: those inside forks, the others, the ordering.
+    """Yield the leaves of a CRP in reading order: those inside forks, the others, the ordering.
 
-    Each is written as one constraint with all its hops from the main path, or from the entity that
-    it starts at. Behind a fork within a fork, its hops take the first way.
+    Each has all its hops from the main path or the entity that it starts at. Behind a fork within a
+    fork, they take the first way.
     """
     for position, step in enumerate(crp.path):
         yield from _step_leaves(step, _Place(position), _Place(position + 1))
@@ -198,7 +183,7 @@ def _moved(constraints: tuple[Constraint, ...], at: int) -> tuple[Constraint, ..
 def _drops(
     found: Sequence[Part], trust: Callable[[Part], float] | None, by_class: bool
 ) -> Iterator[tuple[Kind, frozenset[int]]]:
-    """Yield what each step drops, by number, and the class that it drops from."""
+    """Yield the class and the numbers of the leaves that each step drops."""
 
     def trusted(number: int) -> tuple[float, bool, int]:
         leaf = found[number]
@@ -217,7 +202,7 @@ def _drops(
 
 
 def _without(crp: Crp, found: Sequence[Part], dropped: frozenset[int]) -> Crp:
-    """Return the CRP without these leaves; its answer differs from the topic or from no node."""
+    """Return the CRP without these leaves; the topic does not become an answer."""
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
     staying = _staying(crp.top_constraints())
     used = frozenset(node for part in (*kept, *staying) for node in part.references())

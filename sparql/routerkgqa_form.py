@@ -1,7 +1,6 @@
 """Read RouterKGQA's text form and its extension leniently, and write them exactly.
 
-`kbqa.sparql.forms` describes them. Constraints on one node are read in the order of the sections,
-wherever their lines were.
+`kbqa.sparql.forms` describes them.
 """
 
 import re
@@ -31,6 +30,7 @@ from kbqa.sparql.crp import (
     compare_with,
 )
 from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.templates import TYPE
 from kbqa.sparql.terms import LiteralTerm, is_mid, is_well_formed
 from kbqa.sparql.values import is_date
 
@@ -41,8 +41,8 @@ _SECTIONS = {
     "string restrictions:": "string",
     "further restrictions:": "further",
 }
-_TYPE = "type.object.type"  # leads to classes, which are written in words, as relations are
-_OR = " | "  # between the entities of which a node must be one
+_TO_CLASS = Hop(TYPE)  # classes are written in words, as relations are
+_OR = " | "  # between entities that a node may be
 # Runs of blanks are matched possessively: no line takes more than linear time.
 _TRIPLE = re.compile(
     r"(?P<subject>.*?)-\[\s*+(?P<inverse>R\s*+\[)?(?P<relation>[^\[\]]+)"
@@ -90,11 +90,7 @@ def parse_routerkgqa(text: str) -> CrpReading:
 
 
 def render_routerkgqa(crp: Crp) -> str | None:
-    """Write a CRP in RouterKGQA's text form, or return None if that form cannot say it.
-
-    Variables follow the published habit: ``?x`` the answer, ``?c`` the node that it must differ
-    from, ``?k`` before and ``?y`` after that node.
-    """
+    """Write a CRP in RouterKGQA's text form, or return None if that form cannot say it."""
     return _Writer(crp).write()
 
 
@@ -165,10 +161,9 @@ class _Reader:
         )
         others = tuple(c for entity, node in self._others for c in node.constraints(entity))
         inner = self._names[:-1]
-        is_class = self._path[0] == Hop(_TYPE, inverse=True)
         try:
             crp = Crp(
-                topic=_end_in_text(self._topic, is_class=is_class),
+                topic=_end_in_text(self._topic, is_class=self._path[0] == _TO_CLASS.back),
                 path=tuple(self._path),
                 constraints=(*others, *constraints),
                 order=order,
@@ -227,7 +222,7 @@ class _Reader:
         elif object_.startswith("?"):
             return False
         else:
-            node.tests.append(IsEntity(_end_in_text(object_, is_class=hop == Hop(_TYPE))))
+            node.tests.append(IsEntity(_end_in_text(object_, is_class=hop == _TO_CLASS)))
         parent.edges.append((hop, node))
         return True
 
@@ -369,7 +364,7 @@ def _is_interval_end(test: Test | None) -> bool:
 
 
 def _place(constraint: Constraint) -> tuple[bool, int]:
-    """Sort a node's constraints as the sections do, so that they are written in the same order."""
+    """Return the key by which a node's constraints have the order of the sections."""
     return bool(constraint.hops), _KINDS.index(constraint.kind)
 
 
@@ -417,7 +412,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _main_path(self) -> Iterator[str]:
-        subject = self._end(self._crp.topic, is_class=self._crp.path[0] == Hop(_TYPE, inverse=True))
+        subject = self._end(self._crp.topic, is_class=self._crp.path[0] == _TO_CLASS.back)
         for hop, name in zip(self._crp.path, self._names[1:], strict=True):
             if not isinstance(hop, Hop):
                 raise _UnsayableError
@@ -434,7 +429,7 @@ class _Writer:
         match constraint.test:
             case IsEntity(entity) if hops:
                 lines, end = self._triples(names[at], hops[:-1], "?c")
-                name = self._end(entity, is_class=hops[-1] == Hop(_TYPE))
+                name = self._end(entity, is_class=hops[-1] == _TO_CLASS)
                 lines.append(f" {end} {self._arrow(hops[-1])} {name}")
             case Compare(operator, LiteralTerm() as value):
                 lines, end = self._triples(names[at], hops, _value_name(constraint))
@@ -568,7 +563,11 @@ def _reads_as_optional(constraint: Constraint) -> bool:
 
 
 def _main_names(crp: Crp) -> list[str]:
-    """Name the main path's nodes: those of `?k ?c ?y ?x` that exist."""
+    """Name the main path's nodes as the published texts do.
+
+    ``?x`` is the answer, ``?c`` the node that it must differ from; ``?k`` come before it, ``?y``
+    after it.
+    """
     names = ["" for _ in range(crp.answer)] + ["?x"]
     pivot = crp.differs_from or 0
     if pivot:
@@ -600,7 +599,7 @@ def _comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
 
 
 def _places(order: Order) -> list[str]:
-    """Write what RouterKGQA's form cannot say of an order."""
+    """Write the parts of an order that RouterKGQA's form cannot say."""
     return [
         *(["  by number"] if order.counted else []),
         *([f"  after {order.offset}"] if order.offset else []),

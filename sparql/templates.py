@@ -1,7 +1,6 @@
-"""The search queries that explore a graph, as text; and what a query of others mentions.
+"""Write the queries that explore a graph, and find what a query of others mentions.
 
-Variables: `?node`, `?relation`, `?entity`, `?mid`, `?name` and `?type`. Rows are capped by LIMIT,
-so that a hub answers as fast as any other entity.
+Rows are capped by LIMIT, so that a hub answers as fast as any other entity.
 
 Source: KnowPath, appendix G. The paper's queries have no direction, name or limit; "head" is `out`
 here and "tail" is `in`.
@@ -19,6 +18,7 @@ Direction = Literal["out", "in"]
 
 NAME = "type.object.name"
 TYPE = "type.object.type"
+NOTABLE_TYPES = "common.topic.notable_types"
 
 _SUBJECT, _RELATION, _OBJECT, _END = range(4)
 _NO_TRIPLES = -1  # in expressions, in data, and outside of all braces
@@ -27,19 +27,19 @@ _TERMS = frozenset({"iri", "prefixed", "string", "variable", "node"})
 
 
 def relations_query(entity: str, direction: Direction, limit: int) -> str:
-    """Write the search for the distinct relations of an entity."""
+    """Write the query for the relations of an entity."""
     edge = _edge(iri(entity), "?relation", direction)
     return f"SELECT DISTINCT ?relation WHERE {{ {edge} }} LIMIT {limit}"
 
 
 def neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
-    """Write the search for what one relation leads to from an entity."""
+    """Write the query for what one relation leads to from an entity."""
     edge = _edge(iri(entity), iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
 
 
 def first_neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
-    """Write the search for the first of what one relation leads to, by id."""
+    """Write the query for the first of what one relation leads to, by id."""
     edge = _edge(iri(entity), iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} ORDER BY STR(?entity) LIMIT {limit}"
 
@@ -51,7 +51,7 @@ def neighbour_count_query(entity: str, relation: str, direction: Direction) -> s
 
 
 def frontier_relations_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
-    """Write the search for the distinct relations that any of several entities has."""
+    """Write the query for the relations that any of several entities has."""
     edge = _edge("?node", "?relation", direction)
     return f"SELECT DISTINCT ?relation WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
@@ -59,13 +59,13 @@ def frontier_relations_query(entities: Sequence[str], direction: Direction, limi
 def frontier_neighbours_query(
     entities: Sequence[str], relation: str, direction: Direction, limit: int
 ) -> str:
-    """Write the search for what one relation leads to from any of several entities."""
+    """Write the query for what one relation leads to from any of several entities."""
     edge = _edge("?node", iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
 
 def relations_of_each_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
-    """Write the search for the relations of several entities, with `?node` and `?relation`."""
+    """Write the query for the relations of each of several entities: `?node` and `?relation`."""
     edge = _edge("?node", "?relation", direction)
     return f"SELECT DISTINCT ?node ?relation\nWHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
@@ -73,7 +73,7 @@ def relations_of_each_query(entities: Sequence[str], direction: Direction, limit
 def neighbours_of_each_query(
     starts: Sequence[tuple[str, str]], direction: Direction, limit: int
 ) -> str:
-    """Write the search for what relations lead to, each from its own entity; like `edges_query`."""
+    """Write the query for what relations lead to, each from its own entity; like `edges_query`."""
     pairs = " ".join(f"({iri(entity)} {iri(relation)})" for entity, relation in starts)
     edge = _edge("?node", "?relation", direction)
     return (
@@ -89,7 +89,7 @@ def edges_query(
     kept: Sequence[str],
     limit: int,
 ) -> str:
-    """Write the search for the edges of several entities, with `?node`, `?relation` and `?entity`.
+    """Write the query for the edges of several entities: `?node`, `?relation` and `?entity`.
 
     Relations whose ids start with one of these prefixes are left out, unless they are in `kept`.
     """
@@ -104,7 +104,7 @@ def edges_query(
 
 
 def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
-    """Write the search for the nodes from which hops lead to an entity; one may come repeatedly."""
+    """Write the query for the nodes from which hops lead to an entity; one may come repeatedly."""
     nodes = ["?entity", *(f"?n{at}" for at in range(1, len(hops))), iri(end)]
     edges: list[str] = []
     for start, hop, other in zip(nodes, hops, nodes[1:], strict=False):
@@ -114,8 +114,8 @@ def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
 
 
 def labels_query(mids: Sequence[str]) -> str:
-    """Write the search for all names of many entities, in every language."""
-    values = " ".join(iri(mid) for mid in mids)
+    """Write the query for all names of many entities, in every language."""
+    values = " ".join(map(iri, mids))
     return f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {iri(NAME)} ?name }}"
 
 
@@ -130,7 +130,7 @@ def _edge(node: str, relation: str, direction: Direction) -> str:
 
 
 class QueryMentions(NamedTuple):
-    """What a query mentions."""
+    """The relations and entities that a query mentions."""
 
     relations: frozenset[str]  # of its triples, without variables
     entities: frozenset[str]  # all mids
@@ -139,10 +139,7 @@ class QueryMentions(NamedTuple):
 def query_mentions(query: str) -> QueryMentions:
     """Collect the relations and entities of a query by its tokens.
 
-    That is a hundred times faster than parsing it. A test checks that both find the same relations.
-
-    >>> query_mentions("SELECT ?x { ns:m.0a ns:film.film.directed_by ?x }").relations
-    frozenset({'film.film.directed_by'})
+    That is a hundred times faster than parsing it; a test checks that both find the same relations.
 
     Raises:
         QuerySyntaxError: It is not a query, a prefix is not declared, or brackets do not match.

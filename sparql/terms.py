@@ -24,7 +24,7 @@ _ESCAPES = {
 }
 _ESCAPE = re.compile(r'[\\"\x00-\x1f\x7f]')
 
-# What RFC 3987 lets an IRI be, but for bracketed hosts. Oxigraph parses no other.
+# An IRI as in RFC 3987, without bracketed hosts. Oxigraph parses no other.
 _IRI_CHARACTER = (
     r"(?:[A-Za-z0-9\-._~!$&'()*+,;=\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
     r"\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd]|%[0-9A-Fa-f]{2})"
@@ -48,12 +48,10 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class LiteralTerm:
-    """An RDF literal, as the dump or the graph writes it.
+    """An RDF literal, as the dump or the graph writes it."""
 
-    Engines may rewrite typed literals. Oxigraph returns ``"5.50"^^xsd:decimal`` as ``5.5``, and
-    Virtuoso completes dates. Untyped literals, as Freebase's numbers are, keep the dump's text.
-    """
-
+    # Engines may rewrite typed literals: Oxigraph returns "5.50"^^xsd:decimal as 5.5, and Virtuoso
+    # completes dates. Untyped literals, as Freebase's numbers are, keep the dump's text.
     text: str  # unescaped
     datatype: str | None = None  # local name in XSD ("gYear"), or full IRI
     language: str | None = None
@@ -77,20 +75,12 @@ def term_order(term: Term) -> tuple[str, str]:
 
 
 def is_mid(text: str) -> bool:
-    """Return whether a text is a Freebase machine id.
-
-    >>> is_mid("m.06w2sn5"), is_mid("g.11b6t1scwz"), is_mid("Justin Bieber")
-    (True, True, False)
-    """
+    """Return whether a text is a Freebase machine id, such as ``m.06w2sn5``."""
     return re.fullmatch(r"[mg]\.[0-9a-z_]+", text) is not None
 
 
 def has_scheme(resource: str) -> bool:
-    """Return whether a resource is a full IRI rather than an id in Freebase's namespace.
-
-    >>> has_scheme("urn:isbn:0451450523"), has_scheme("m.06w2sn5"), has_scheme("_:b1")
-    (True, False, False)
-    """
+    """Return whether a resource is a full IRI rather than an id in Freebase's namespace."""
     return _SCHEME.match(resource) is not None
 
 
@@ -98,9 +88,6 @@ def is_well_formed(term: Term) -> bool:
     """Return whether engines can parse a query that contains the term.
 
     Leniently loaded graphs contain terms that break a query, and so do texts that models write.
-
-    >>> is_well_formed("people.person.gender"), is_well_formed("50%"), is_well_formed("_:b1")
-    (True, False, False)
     """
     if isinstance(term, str):
         pattern = _FULL_IRI if has_scheme(term) else _ID
@@ -113,9 +100,7 @@ def is_well_formed(term: Term) -> bool:
 
 
 def iri(resource: str) -> str:
-    """Write a resource as a SPARQL IRI, in full.
-
-    Prefixed names are never written: released Oxigraph rejects those with two or more dots.
+    """Write a resource as a SPARQL IRI.
 
     >>> iri("people.person.gender")
     '<http://rdf.freebase.com/ns/people.person.gender>'
@@ -123,6 +108,7 @@ def iri(resource: str) -> str:
     Raises:
         ValueError: The resource holds a character that no IRI may hold.
     """
+    # In full, as released Oxigraph rejects prefixed names with two or more dots.
     if not resource or _NOT_IN_IRI.search(resource):
         raise ValueError(f"not a resource id: {resource!r}")
     return f"<{resource}>" if has_scheme(resource) else f"<{FREEBASE_NS}{resource}>"
@@ -134,31 +120,19 @@ def full_iri(resource: str) -> str:
 
 
 def resource_id(full_iri: str) -> str:
-    """Shorten a full IRI to a resource id; the inverse of `iri`.
-
-    >>> resource_id("http://rdf.freebase.com/ns/m.0abc")
-    'm.0abc'
-    """
+    """Shorten a full IRI to a resource id; the inverse of `full_iri`."""
     short = full_iri.removeprefix(FREEBASE_NS)
     # With a colon, it would read as an IRI of its own, or as a blank node.
     return short if short and ":" not in short else full_iri
 
 
 def quote(text: str) -> str:
-    r"""Write a string as a SPARQL string literal; no input can end the literal early.
-
-    >>> quote('say "hi"\n')
-    '"say \\"hi\\"\\n"'
-    """
+    """Write a string as a SPARQL string literal; no input can end the literal early."""
     return f'"{_ESCAPE.sub(_escape, text)}"'
 
 
 def sparql_term(term: Term) -> str:
-    """Write a term in SPARQL.
-
-    >>> sparql_term(LiteralTerm("1980", datatype="gYear"))
-    '"1980"^^<http://www.w3.org/2001/XMLSchema#gYear>'
-    """
+    """Write a term in SPARQL."""
     if isinstance(term, str):
         return iri(term)
     if term.language is not None:

@@ -1,8 +1,8 @@
-"""Compare, equate and order the dump's literals by value, in SPARQL that every engine reads alike.
+"""Compare, equate and order literals by value, in SPARQL that means the same on every engine.
 
 The dump types dates by precision (gYear, gYearMonth, date, dateTime) and numbers not at all, and
 Oxigraph and Virtuoso disagree on comparing across those types. So a value is judged by its text,
-whatever its datatype or language. A value that is neither number nor date passes only ``!=``.
+whatever its datatype or language. What is neither number nor date passes only ``!=``.
 
 Numbers are cast from their text. An untyped number that begins with a zero is a code, such as ISO's
 012, and equals only the same text. A year compares with a number as a number; whether a short text
@@ -67,11 +67,6 @@ def is_date(value: LiteralTerm) -> bool:
     """Return whether a literal is a date, by its datatype or else by its shape.
 
     A bare four-digit number counts as a date: the benchmarks compare years that way.
-
-    >>> [is_date(LiteralTerm(text)) for text in ("2010-12-31", "1980-05", "80-05", "17", "2695867")]
-    [True, True, False, False, False]
-    >>> is_date(LiteralTerm("1980", "float"))
-    False
     """
     if value.datatype is not None:
         return value.datatype in _DATE_TYPES
@@ -88,8 +83,8 @@ def is_number(value: LiteralTerm) -> bool:
 def comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
     """Write the filter expression that compares a variable with a value.
 
-    A year of unknown kind is compared as the kind that each bound literal has, a text by its
-    letters. If `equal_literals` can bind the variable, that is faster for ``=``: it uses the index.
+    A year of unknown kind is compared as what each bound literal is, a text by its letters. For
+    ``=``, binding the variable to `equal_literals` is faster, because it uses the index.
     """
     if operator == "!=" and (is_date(value) or is_number(value)):
         return f"COALESCE(!({comparison(variable, '=', value)}), true)"
@@ -108,7 +103,7 @@ def comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
 def compare_variables(left: str, operator: Operator, right: str) -> str:
     """Write the filter expression that compares two bound literals by value.
 
-    A date compares with a number by its year. Time zones do not count.
+    A date is compared with a number by its year, and time zones do not count.
     """
     if operator == "!=":
         return f"COALESCE(!({compare_variables(left, '=', right)}), true)"
@@ -119,10 +114,7 @@ def compare_variables(left: str, operator: Operator, right: str) -> str:
 
 
 def text_test(variable: str, text: str, language: str | None) -> str:
-    """Write the filter expression for a string that reads exactly like this.
-
-    The language is "" for a string without a tag, None for any literal with this text.
-    """
+    """Write the filter expression for a string; `language` is "" for no tag, None for any."""
     same = f"STR({variable}) = {quote(text)}"
     if language is None:
         return same
@@ -140,14 +132,11 @@ def language_filter(variable: str, language: str) -> str:
 def equal_literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
     """List the literals with the same value, as a dump may have written them.
 
-    Rare ways to write a number, such as ``+5``, pass only `comparison`. So do texts with a
-    language: in a VALUES block beside equal numbers, Virtuoso loses them, or fails.
-
-    >>> sorted({literal.text for literal in equal_literals(LiteralTerm("12.0"))})
-    ['12', '12.0']
     >>> sorted({literal.text for literal in equal_literals(LiteralTerm("1980"))})[:3]
     ['1980', '1980-01', '1980-01-01']
     """
+    # Rare ways to write a number, such as +5, pass only `comparison`. So do texts with a language:
+    # in a VALUES block with equal numbers, Virtuoso loses them, or fails.
     literals = [LiteralTerm(value.text)]
     if is_date(value):
         literals += _date_literals(value.text)
@@ -170,12 +159,11 @@ def rank_values(variable: str, descending: bool, *, counted: bool = False) -> tu
     """Write the keys that rank groups: by their largest or smallest value, or by their number.
 
     A date counts against a number as its year, and a time zone does not count. Texts are smaller
-    than both and ranked by their letters. A date without a datatype is a text here, because
-    Virtuoso fails to cast it. Groups with equal values rank equal, however the values are written.
-
-    It needs groups: of DISTINCT rows that are ordered by a variable with many values, Virtuoso
-    keeps any one.
+    than both and ranked by their letters. Groups with equal values rank equal, however these are
+    written.
     """
+    # It needs groups: of DISTINCT rows that are ordered by a variable with many values, Virtuoso
+    # keeps any one. A date without a datatype is a text here, because Virtuoso fails to cast it.
     if counted:
         return (f"COUNT(DISTINCT {variable})",)
     written = f"STR({variable})"
@@ -198,7 +186,7 @@ def order_keys(variable: str, descending: bool, *, counted: bool = False) -> str
 
 
 def _is_code(value: LiteralTerm) -> bool:
-    """Return whether an untyped number is a code: its leading zero matters, as in ISO's 012."""
+    """Return whether an untyped number is a code whose leading zero matters, as in ISO's 012."""
     return value.datatype is None and _CODE.fullmatch(value.text) is not None
 
 
@@ -248,13 +236,10 @@ class _Instant(NamedTuple):
 
 
 def _date_comparison(variable: str, operator: Operator, text: str) -> str:
-    """Write the filter expression that compares a variable with a date; not for ``!=``.
-
-    Values that are not dates do not pass. If the text is no date, the letters are compared.
-    """
+    """Write the filter expression that compares a variable with a date; not for ``!=``."""
     written = f"STR({variable})"
     instant = _parse(text)
-    if instant is None:
+    if instant is None:  # a literal may be typed as a date and be none
         return f"{written} {operator} {quote(text)}"
     is_date = f"REGEX({written}, {quote(_SHAPE)})"
     if instant.year < 0:
@@ -303,11 +288,9 @@ def _first_rest(variable: str) -> str:
 
 
 def _date_number(variable: str) -> str:
-    """Write the expression for a date as an ``xsd:double`` that sorts as dates do.
-
-    It is the year, plus the digits of what follows as a fraction: 1980-05-04T10:30:00 is
-    1980 + 0.0504103000 - 0.0101, so that 1980-01-01 is 1980. A time zone does not count.
-    """
+    """Write the expression for a date as an ``xsd:double`` that sorts as dates do."""
+    # The year, plus the digits of what follows as a fraction: 1980-05-04T10:30:00 is
+    # 1980 + 0.0504103000 - 0.0101, so that 1980-01-01 is 1980.
     digits = f'REPLACE({_first_rest(variable)}, "[-+Z][0-9:]*$|[^0-9]", "")'
     return f'{_leading_number(variable)} + {_DOUBLE}(CONCAT("0.", {digits})) - 1.01e-2'
 

@@ -72,8 +72,6 @@ TYPE_CIRCLES: list[set[str]] = []
 TWICE = {
     "Candidate": 2,
     "Progress": 2,
-    "Walk": 2,
-    "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""
 

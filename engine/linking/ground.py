@@ -7,8 +7,8 @@ Entities that have the name, as their own or as an alias, are ranked by whether 
 relation that the CRP follows from the name (others lead to no answer), whether their own name is
 written exactly so or only the case differs, whether the question mentions them, and how well known
 they are. If no entity has the name, those with similar names follow. Of 4,063 names of webqsp.train
-and cwq.dev, on which this was chosen, the first entity is wrong for 100, compared with 311 by
-popularity alone. The types that the relation's schema asks for change nothing.
+and cwq.dev, the first entity is wrong for 100, compared with 311 by popularity alone. The types
+that the relation's schema asks for change nothing.
 
 A constraint entity with no match in the graph stays ungrounded; only relaxation can remove that
 constraint. If the topic has no match with the path's first relation, the entities that the question
@@ -33,15 +33,15 @@ from kbqa.sparql.terms import is_well_formed
 MIN_SIMILARITY = 0.8  # to accept an entity for a name
 MAX_WORDS = 30  # of a name that is compared with similar ones
 
+# Why a name may mean an entity: it has that name or a similar one, the question mentions it or is
+# very likely about it, or it was given with the question.
 Basis = Literal["name", "similarity", "mention", "subject", "given"]
-"""Why a name may mean an entity: it has that name or a similar one, the question mentions it or is
-very likely about it, or it was given with the question."""
 
 MAX_READINGS = 12  # of a CRP; the limits below are for each name alone
 
+# Minimum probability, by the linker, that the question is about an entity; 0.5 costs 0.6 F1 on
+# webqsp.train and cwq.dev, where the names are right.
 _SURE = 0.8
-"""Minimum probability, by the linker, that the question is about an entity; 0.5 costs 0.6 F1 on
-webqsp.train and cwq.dev, where the names are right."""
 
 _IN_BRACKETS = re.compile(r"\s*\(.*\)")
 _EXACT_MATCHES = 20
@@ -72,7 +72,7 @@ class EntityMatch:
 class EntityMatcher:
     """Matches the names in one question's CRPs to entities, each name and step once.
 
-    A step is the CRP's from the name, or the inverse of its step to the name, if it has either.
+    The step is the CRP's from the name, or its step to the name the other way.
     """
 
     def __init__(self, graph: Graph, names: Names, linked: Sequence[LinkedEntity]) -> None:
@@ -89,13 +89,13 @@ class EntityMatcher:
         return self._ranked[key]
 
     def mentioned(self, name: str, step: Step | None) -> list[EntityMatch]:
-        """List the entities that the question mentions; they may stand in for a made-up name."""
+        """List the entities that the question mentions, in place of a made-up name."""
         self._fetch_steps(self._mentioned, step)
         matches = [self._mention(entity, name, step) for entity in self._linked]
         return sorted(matches, key=lambda match: -match.similarity)
 
     def match(self, entity: Entity, name: str, step: Step | None, basis: Basis) -> EntityMatch:
-        """Compare one entity with a name and a step; if the name is its own, that is the basis."""
+        """Compare one entity with a name and a step; its own name is a better basis."""
         if normalise(name) == normalise(str(entity)):
             basis = "name"
         similarity = name_similarity(name, str(entity))
@@ -175,7 +175,7 @@ class EntityMatcher:
         return self._have[entity.mid, step]
 
     def _fetch_steps(self, mids: Collection[str], step: Step | None) -> None:
-        """Look up which entities have a step, all at once."""
+        """Look up all at once whether entities have a step."""
         if isinstance(step, Fork):
             for way in step.ways:
                 self._fetch_steps(mids, way.path[0])
@@ -206,7 +206,7 @@ class Grounding:
     replaced: tuple[str, ...] = ()  # a sentence for each name taken for an entity of another name
 
     def trust(self, part: Part) -> float:
-        """Return how likely a part of the CRP means what was written: its least similar name."""
+        """Return the similarity of the least similar name in a part of the CRP."""
         entities = part.entities() if isinstance(part, Constraint) else ()
         return min((self.similarity.get(entity, 1.0) for entity in entities), default=1.0)
 
@@ -214,8 +214,8 @@ class Grounding:
 class Grounder:
     """Grounds the CRPs of one question.
 
-    `linked` are the entities that the question mentions, best first. `given` are those given with
-    the question, which names are matched to first.
+    `linked` has the entities that the question mentions, best first; `given` those given with it,
+    to which names are matched first.
     """
 
     def __init__(
@@ -236,8 +236,8 @@ class Grounder:
         """Yield the readings of a CRP, best first, at most `MAX_READINGS`; none without a topic.
 
         Other matches of the constraints are tried before other topics, and entities that only the
-        question mentions come last. If it is known which entities an ungrounded topic means, these
-        are `topic_mids`, best first, and its name is not looked up.
+        question mentions come last. With `topic_mids`, best first, the name of an ungrounded topic
+        is not looked up.
         """
         return islice(self._readings(crp, topic_mids), MAX_READINGS)
 
@@ -319,7 +319,7 @@ class Grounder:
         return [self._matcher.match(entity, name, step, "given") for entity in self.given]
 
     def _explain(self, slot: "_Slot", match: EntityMatch) -> str | None:
-        """Explain why a name was matched to an entity of another name, or return None."""
+        """Explain why a name was matched to an entity of another name, if it was."""
         if match.basis == "name":
             return None
         name, step = str(slot.name), slot.step
@@ -343,7 +343,7 @@ def ungrounded_entities(crp: Crp) -> list[Entity]:
 
 
 def name_topics(graph: Graph, topics: Sequence[Entity]) -> list[Entity]:
-    """Look up the names of topics that were given as mids; names in CRPs are compared with them."""
+    """Look up the names of topics that were given as mids."""
     names = name_terms(graph, [t.mid for t in topics if not t.name and t.mid is not None])
     return [
         topic if topic.name or topic.mid is None else replace(topic, name=names[topic.mid])
@@ -352,13 +352,11 @@ def name_topics(graph: Graph, topics: Sequence[Entity]) -> list[Entity]:
 
 
 def _is_sure(entity: LinkedEntity) -> bool:
-    """Return whether the question is very likely about an entity, whatever the model writes.
-
-    The linker's probability is also high if the question mentions nothing that it is about. So the
-    mention must look like a name: it has two words that are not function words, or one and is the
-    entity's own name, which "died" is not for Death. Of 829 questions of webqsp.test-half without
-    the words for their topic, 254 have another entity this probable, and 127 one that is sure.
-    """
+    """Return whether the question is very likely about an entity, whatever the model writes."""
+    # The linker's probability is also high if the question mentions nothing that it is about. So
+    # the mention must look like a name: it has two words that are not function words, or one and is
+    # the entity's own name, which "died" is not for Death. Of 829 questions of webqsp.test-half
+    # without the words for their topic, 254 have another entity this probable, and 127 a sure one.
     content = [w for w in tokenise(entity.mention) if w.text.lower() not in FUNCTION_WORDS]
     is_own_name = normalise(entity.mention) == normalise(entity.name)
     return entity.score >= _SURE and (len(content) > 1 or (len(content) == 1 and is_own_name))

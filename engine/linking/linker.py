@@ -1,10 +1,9 @@
 """Link a question to entities of the graph by the names that it mentions.
 
 Every run of words that is a name is a mention, and every entity of that name a candidate. A linear
-model ranks the candidates by features with plain names: first by those of their names and
-positions, then the best few also by how well their types and relations, which are looked up in the
-graph, fit the question. The linker keeps candidates instead of choosing one; the paths show which
-is right.
+model ranks the candidates by their names and positions, then the best few also by how well their
+types and relations in the graph fit the question. The linker keeps several; the paths show which is
+right.
 """
 
 import logging
@@ -40,10 +39,10 @@ FINALISTS = 12  # candidates that are looked up in the graph, at most: 0.3 ms ea
 MAX_STARTS = 2  # of a search: the first linked entity may be wrong, and each costs lookups
 _LIKELY = 0.1  # probability from which a search starts from an entity that is not the first
 
+# Share of the most likely entity's probability: entities below it start no written path. On samples
+# of webqsp.train and cwq.dev (691 and 649 questions) this leaves 4.0 and 3.4 of the ten entities
+# that the linker lists, and the gold one, if listed, in 100 % and 98.5 % of the questions.
 _UNLIKELY = 0.001
-"""Share of the likeliest entity's probability: entities below it start no written path. On samples
-of webqsp.train and cwq.dev (691 and 649 questions) this leaves 4.0 and 3.4 of the ten entities that
-the linker lists, and the gold one, if it is among these, in 100 % and 98.5 % of the questions."""
 
 _LEAST_CHANCE = 0.003
 _KEPT_FACTS = 4096
@@ -59,7 +58,7 @@ class EntityCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntityFacts:
-    """What linking needs to know about an entity."""
+    """The types and relations of an entity."""
 
     types: tuple[str, ...]
     relations: tuple[str, ...]  # that leave or enter it, each once; for a hub the most frequent
@@ -85,11 +84,7 @@ class EntityFacts:
 
 
 def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandidate]:
-    """List every entity of every span, with the features of the span and the name.
-
-    A code, such as CUP for the Cuban peso, is no candidate if it is a word that was hardly ever a
-    topic's name by itself in training, and the question does not mark it (`Mentions.marked`).
-    """
+    """List every entity of every span, with the features of the span and the name."""
     words = [token.text for token in mentions.tokens]
     lower = [word.lower() for word in words]
     odds = [model.name_odds(stem(word)) for word in lower]
@@ -131,6 +126,8 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
             "matches": math.log(len(span.matches)),
         }
         best = max(match.popularity for match in span.matches)
+        # A code, such as CUP for the Cuban peso, is no candidate if it is also a common word and
+        # the question does not mark it as a name.
         is_common = (
             len(content) == 1
             and (start, end) not in mentions.marked
@@ -163,8 +160,8 @@ def entity_features(
 ) -> Features:
     """Return a candidate's features, with those of the entity added.
 
-    `around` are the stems of the words outside the mention; `asked` is the probability of each
-    relation, given these.
+    `around` has the stems of the words outside the mention, `asked` the probability that they ask
+    for each relation.
     """
     chances = [asked[relation] for relation in facts.relations if relation in asked]
     return {
@@ -174,7 +171,7 @@ def entity_features(
         # How well its types fit the words around.
         "type_agreement": model.type_agreement(facts.types, around),
         "relations": math.log1p(len(facts.relations)),
-        # The chance that the question asks for any of its relations, and for the likeliest.
+        # The chance that the question asks for any of its relations, and for the most likely one.
         "asked_relations": math.log(_LEAST_CHANCE + sum(chances)),
         "asked_relation": math.log(_LEAST_CHANCE + max(chances, default=0.0)),
     }
@@ -332,7 +329,7 @@ def final_features(
 
 
 def starting_topics(given: Sequence[Entity], linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:
-    """Return the given entities, or else the likeliest linked ones, best first."""
+    """Return the given entities, or else the most likely linked ones, best first."""
     if given:
         return tuple(dict.fromkeys(given))
     likely = [each for at, each in enumerate(linked) if at == 0 or each.score >= _LIKELY]

@@ -1,13 +1,12 @@
-"""Find what a question mentions: names of entities, and values such as dates.
+"""Find the names of entities and the values, such as dates, that a question mentions.
 
 Every run of words that is a name is kept, even if others overlap it; the linker ranks them. Words
 that look like a name but match no entity may be misspelt, and are looked up as such.
 
 Function words are hardly ever names: of the 57,000 in webqsp.train, cwq.dev and SimpleQuestions
-that are a name in the slice, six alone are the topic. But *is*, *in* and *do* are names of domains,
-*cup* and *all* are codes of currencies, and *It* is a novel. A question that means them marks them:
-by quotation marks, by capitals, by an article (*the who*), by a dot (*.is*), or by a word such as
-"code" before them.
+that are a name in the slice, six are the topic. But *is* is a domain, *all* the code of a
+currency, and *It* a novel. A question that means them marks them: by quotation marks, capitals, an
+article (*the who*), a dot (*.is*), or a word such as "code" before them.
 """
 
 import html
@@ -27,6 +26,7 @@ from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.templates import NOTABLE_TYPES
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 
@@ -38,25 +38,95 @@ _HARDLY = -3.0  # one time in twenty
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 _ENDINGS = ("'s", "’s", "ing", "ies", "es", "ed", "s")
 
+MAX_WORDS = 100  # of a question; later ones are ignored
 
-def stem(word: str) -> str:
-    """Remove a common ending from a lower-case word, if three letters remain.
+# Words that do not identify an entity by themselves: those of the closed classes in questions
+# (Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35), and "name".
+FUNCTION_WORDS = frozenset(
+    """& a about after all also am an and any are as at be because been before being between but by
+    can could did do does during each every for from had has have he her him his how i if in into is
+    it its many me more most much my name names no nor not of off on one or our out over she should
+    since so some such than that the their them then there these they this those through to too
+    under until up us was we were what when where which while who whom whose why will with within
+    without would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
+)
 
-    >>> [stem(word) for word in ("countries", "speaks", "kenya's", "is")]
-    ['countr', 'speak', 'kenya', 'is']
-    """
-    for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) >= len(ending) + 3:
-            return word[: -len(ending)]
-    return word
+# Function words that follow "the" without being a name.
+_AFTER_THE = frozenset(
+    "all any every many me more most much name names no one some such too".split()  # noqa: SIM905
+)
+
+# Words that announce a name if one word follows.
+_ANNOUNCING = frozenset(
+    """abbreviated abbreviation acronym called code codes domain entitled initials letters named
+    symbol tld titled""".split()  # noqa: SIM905
+)
+
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?|&", re.UNICODE)
+_OPENING = ('"', "“", "”", "«", "‘", "'", "`")
+_CLOSING_MARKS = ('"', "“", "”", "»", "’", "'", "`")
+_SENTENCE_ENDS = (".", "?", "!", ":")
+_LEAST_TITLE = 3
+_LONGEST_CODE = 5
+_LONGEST_SMALL_CODE = 3
+
+_MAX_NAME_WORDS = 12
+_MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
+_MAX_MISSPELT_WORDS = 4
+_MIN_MISSPELT_LETTERS = 4
+_MAX_LONGER_NAMES = 3
+
+_QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,200})[\"“”»]")
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_YEAR = r"(?:1\d|20)\d\d"
+_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth"
+_NUMBERS = (
+    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
+    "|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+    "|a\\ dozen|(?:a|one)(?=\\ (?:hundred|thousand|million|billion|trillion))"
+)
+_VALUES = re.compile(
+    rf"""\b(?:
+    (?P<date> \d{{4}}[-/]\d\d?(?:[-/]\d\d?)? | \d{{1,2}}[-/]\d{{1,2}}[-/]\d{{2,4}}
+        | {_DAY}\s(?:of\s)?{_MONTH}(?:,?\s{_YEAR})? | {_MONTH}\s(?:{_DAY},?\s)?{_YEAR}
+        | {_MONTH}\s{_DAY} | {_YEAR}(?:-{_YEAR}|'?s)? )
+    | (?P<ordinal> \d+(?:st|nd|rd|th) | {_ORDINALS} )
+    | (?P<number> (?: \d+(?:[,.]\d+)* | {_NUMBERS} )
+        (?: \s(?: hundred | thousand | million | billion | trillion ))* )
+    )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+_BYTES = {chr(byte): byte for byte in range(256)} | {
+    char: byte for byte in range(256) if (char := bytes([byte]).decode("cp1252", "ignore"))
+}
+_AFTER = (
+    "[" + re.escape("".join(char for char, byte in _BYTES.items() if 0x80 <= byte < 0xC0)) + "]"
+)
+_CLOSING = "‘’‚“”„‹›«»–—…•"
+_ENCODED = rf"(?:[Â-ß]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-ô]{_AFTER}{{3}})"
+# Two encoded characters in a row, a Latin letter, or a mark such as a dash. One character alone may
+# be meant, as in “Spaß” and « café ».
+_MANGLED = re.compile(
+    rf"{_ENCODED}{{2,}}|[ÂÃÄÅ](?:(?![{_CLOSING}]){_AFTER}|{_AFTER}(?=\w))|â€{_AFTER}"
+)
+
+# Symbols that end a name, as in C++, C# and Yahoo!; the last "!" of a question ends a sentence.
+_SYMBOLS = re.compile(r"(?:[+#*]|!(?!\s*$))+(?!\w)")
+
+_HTML = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z\d]{1,30});", re.IGNORECASE)
+_MOST_REPAIRS = 3  # damage may be done twice
 
 
 @dataclass(frozen=True, slots=True)
 class LinkingModel:
-    """Weights of a linear ranker, and tables of which words go together.
+    """Weights of a linear ranker, and tables of the words that go together, as stems.
 
-    Words are stems in lower case. The file is readable JSON with words, types and relations, but no
-    entities. Values near 0 are left out.
+    The file is readable JSON with words, types and relations, but no entities.
     """
 
     names: Mapping[str, float]  # log-odds that a word is part of a topic's name
@@ -73,7 +143,7 @@ class LinkingModel:
         return self.names.get(word, _UNSEEN_NAME)
 
     def is_hardly_a_name(self, word: str) -> bool:
-        """Return whether a lower-case word is known from questions, hardly ever as a whole name."""
+        """Return whether a lower-case word was hardly ever a whole name in training."""
         return self.alone.get(stem(word), 0.0) < _HARDLY
 
     def is_ordinary(self, word: str) -> bool:
@@ -81,7 +151,7 @@ class LinkingModel:
         return self.name_odds(stem(word)) < 0
 
     def is_known(self, word: str) -> bool:
-        """Return whether a lower-case word is in several training questions, so spelled right."""
+        """Return whether a lower-case word was in several training questions: it is no error."""
         return stem(word) in self.names
 
     def type_agreement(self, types: Iterable[str], words: AbstractSet[str]) -> float:
@@ -123,195 +193,13 @@ class LinkingModel:
         path.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
 
 
-def softmax(scores: Sequence[float]) -> list[float]:
-    """Turn scores into probabilities: shares of their exponentials."""
-    highest = max(scores, default=0.0)
-    powers = [math.exp(score - highest) for score in scores]
-    total = sum(powers)
-    return [power / total for power in powers]
-
-
-def _entry(value: float | Mapping[str, float]) -> str:
-    if isinstance(value, Mapping):
-        rounded = {key: round(value[key], 2) for key in sorted(value)}
-        return json.dumps(rounded, ensure_ascii=False)
-    return f"{value:.4g}"
-
-
-MAX_WORDS = 100  # of a question; later ones are ignored
-
-FUNCTION_WORDS = frozenset(
-    """& a about after all also am an and any are as at be because been before being between but by
-    can could did do does during each every for from had has have he her him his how i if in into is
-    it its many me more most much my name names no nor not of off on one or our out over she should
-    since so some such than that the their them then there these they this those through to too
-    under until up us was we were what when where which while who whom whose why will with within
-    without would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
-)
-"""Words that do not identify an entity by themselves: those of the closed classes in questions
-(Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35), and "name"."""
-
-_AFTER_THE = frozenset(
-    "all any every many me more most much name names no one some such too".split()  # noqa: SIM905
-)
-"""Function words that follow "the" without being a name."""
-
-_ANNOUNCING = frozenset(
-    """abbreviated abbreviation acronym called code codes domain entitled initials letters named
-    symbol tld titled""".split()  # noqa: SIM905
-)
-"""Words that announce a name if one word follows."""
-
-_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?|&", re.UNICODE)
-_OPENING = ('"', "“", "”", "«", "‘", "'", "`")
-_CLOSING_MARKS = ('"', "“", "”", "»", "’", "'", "`")
-_SENTENCE_ENDS = (".", "?", "!", ":")
-_LEAST_TITLE = 3
-_LONGEST_CODE = 5
-_LONGEST_SMALL_CODE = 3
-
-
 class Word(NamedTuple):
-    """A word of a question, at characters ``start`` to ``end``."""
+    """A word of a question, with its place in characters."""
 
     text: str
     start: int
     end: int
 
-
-def tokenise(text: str) -> list[Word]:
-    """Split a text into its first `MAX_WORDS` words; marks inside a word are part of it.
-
-    >>> [token.text for token in tokenise("Who's in AT&T's St. Mary-le-Bow?")]
-    ["Who's", 'in', "AT&T's", 'St', 'Mary-le-Bow']
-    """
-    tokens = []
-    for match in _WORD.finditer(text):
-        tokens.append(Word(match.group(), *match.span()))
-        if len(tokens) == MAX_WORDS:
-            break
-    return tokens
-
-
-def capitals_mark_names(words: Sequence[str]) -> bool:
-    """Return whether a question capitalises names and not other words."""
-    return any(
-        word[:1].isupper() and word.partition("'")[0] != "I" for word in words[1:]
-    ) and not all(word.isupper() for word in words)
-
-
-def is_only_function_words(words: Sequence[str]) -> bool:
-    """Return whether words are one or two function words; more may be a title by themselves.
-
-    >>> is_only_function_words(["the", "us"]), is_only_function_words(["being", "with", "you"])
-    (True, False)
-    """
-    return len(words) < _LEAST_TITLE and all(word.lower() in FUNCTION_WORDS for word in words)
-
-
-def is_code(name: str) -> bool:
-    """Return whether a name is written as codes are.
-
-    >>> [is_code(name) for name in ("CUP", "is", "Cup", "NATO members")]
-    [True, True, False, False]
-    """
-    most = _LONGEST_CODE if name.isupper() else _LONGEST_SMALL_CODE
-    return name.isalpha() and (name.isupper() or name.islower()) and 1 < len(name) <= most
-
-
-def are_marked(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
-    """Return whether a question marks tokens `start` to `end` (exclusive) as a name.
-
-    >>> [are_marked(text, tokenise(text), 3, 4) for text in (
-    ...     "which domain is 'is'?", "which country has IS as domain?", "who plays in It today?",
-    ...     "whose domain is .is?", "country with code is", "what does it do?")]
-    [True, True, True, True, True, False]
-    """
-    first, last = tokens[start], tokens[end - 1]
-    before, after = text[: first.start], text[last.end :]
-    if before.endswith(_OPENING) and after.startswith(_CLOSING_MARKS):
-        return True
-    if before.endswith(" .") or before == ".":
-        return True
-    is_announced = start > 0 and tokens[start - 1].text.lower() in _ANNOUNCING
-    return (is_announced and end == len(tokens)) or _have_capitals(text, tokens, start, end)
-
-
-def follow_article(tokens: Sequence[Word], start: int, end: int) -> bool:
-    """Return whether function words follow "the" as only a name does: *the us*, not *the most*."""
-    words = [token.text.lower() for token in tokens[max(0, start - 1) : end]]
-    while len(words) > 1 and words[0] != "the":
-        words = words[1:]
-    return len(words) > 1 and words[1] not in _AFTER_THE
-
-
-def _have_capitals(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
-    """Return whether words have capitals that mark them and not their neighbours."""
-    words = [token.text for token in tokens]
-    run = words[start:end]
-    if not any(word.islower() for word in words):
-        return False
-    if all(word.isupper() and len(word) > 1 for word in run):
-        return True
-    begins_sentence = start == 0 or text[: tokens[start].start].rstrip().endswith(_SENTENCE_ENDS)
-    follows_name = start > 1 and words[start - 1][:1].isupper() and "'" not in words[start - 1]
-    leads_name = end < len(words) and words[end][:1].isupper()
-    is_capitalised = all(word[:1].isupper() and word != "I" for word in run)
-    return is_capitalised and not (begins_sentence or follows_name or leads_name)
-
-
-_TYPE_RELATION = "common.topic.notable_types"
-
-_MAX_NAME_WORDS = 12
-_MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
-_MAX_MISSPELT_WORDS = 4
-_MIN_MISSPELT_LETTERS = 4
-_MAX_LONGER_NAMES = 3
-
-_QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,200})[\"“”»]")
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
-    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
-)
-_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
-_YEAR = r"(?:1\d|20)\d\d"
-_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth"
-_NUMBERS = (
-    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
-    "|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-    "|a\\ dozen|(?:a|one)(?=\\ (?:hundred|thousand|million|billion|trillion))"
-)
-_VALUES = re.compile(
-    rf"""\b(?:
-    (?P<date> \d{{4}}[-/]\d\d?(?:[-/]\d\d?)? | \d{{1,2}}[-/]\d{{1,2}}[-/]\d{{2,4}}
-        | {_DAY}\s(?:of\s)?{_MONTH}(?:,?\s{_YEAR})? | {_MONTH}\s(?:{_DAY},?\s)?{_YEAR}
-        | {_MONTH}\s{_DAY} | {_YEAR}(?:-{_YEAR}|'?s)? )
-    | (?P<ordinal> \d+(?:st|nd|rd|th) | {_ORDINALS} )
-    | (?P<number> (?: \d+(?:[,.]\d+)* | {_NUMBERS} )
-        (?: \s(?: hundred | thousand | million | billion | trillion ))* )
-    )\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-
-_BYTES = {chr(byte): byte for byte in range(256)} | {
-    char: byte for byte in range(256) if (char := bytes([byte]).decode("cp1252", "ignore"))
-}
-_AFTER = (
-    "[" + re.escape("".join(char for char, byte in _BYTES.items() if 0x80 <= byte < 0xC0)) + "]"
-)
-_CLOSING = "‘’‚“”„‹›«»–—…•"
-_ENCODED = rf"(?:[Â-ß]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-ô]{_AFTER}{{3}})"
-_MANGLED = re.compile(
-    rf"{_ENCODED}{{2,}}|[ÂÃÄÅ](?:(?![{_CLOSING}]){_AFTER}|{_AFTER}(?=\w))|â€{_AFTER}"
-)
-"""Two encoded characters in a row, a Latin letter, or a mark such as a dash. One character alone
-may be meant, as in “Spaß” and « café »."""
-
-_SYMBOLS = re.compile(r"(?:[+#*]|!(?!\s*$))+(?!\w)")
-"""Symbols that end a name, as in C++, C# and Yahoo!; the last "!" of a question ends a sentence."""
-
-_HTML = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z\d]{1,30});", re.IGNORECASE)
-_MOST_REPAIRS = 3
 
 Run: TypeAlias = tuple[int, int]  # tokens of a question, from the first to before the second
 
@@ -319,7 +207,7 @@ ValueKind = Literal["date", "ordinal", "number"]
 
 
 class Value(NamedTuple):
-    """A date, an ordinal or a number: tokens ``start`` to ``end`` (exclusive)."""
+    """A date, an ordinal or a number, with its tokens, `end` exclusive."""
 
     start: int
     end: int
@@ -328,17 +216,17 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """What a question mentions."""
+    """The names and values that a question mentions."""
 
     question: str  # with mojibake repaired
     tokens: Sequence[Word]  # its words, at most `MAX_WORDS`
     spans: Sequence[Span]  # runs that are names, with their entities, in reading order
     values: Sequence[Value]  # may also be names (*1984*)
     quoted: frozenset[Run]  # in quotation marks, or with the symbols of a name (*C++*)
-    marked: frozenset[Run]  # those of `spans` that the question marks as a name; see `are_marked`
+    marked: frozenset[Run]  # those of `spans` that the question marks as a name; see `_are_marked`
 
     def text(self, start: int, end: int) -> str:
-        """Return the question's text from token `start` to token `end` (exclusive)."""
+        """Return the question's text from token `start` to before token `end`."""
         return self.question[self.tokens[start].start : self.tokens[end - 1].end]
 
 
@@ -355,9 +243,8 @@ def find_mentions(
         question: The question.
         names: The graph's names.
         limit: Most entities for one name, the best known first.
-        model: Knows the words of other questions, which are not considered misspelt.
-        longer_names: Also look for names that contain a run of words which is no name itself, such
-            as London Heathrow Airport for Heathrow.
+        model: It knows the words of other questions, which are not considered misspelt.
+        longer_names: Look also for longer names: London Heathrow Airport for Heathrow.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
@@ -395,17 +282,29 @@ def find_mentions(
     marked = frozenset(
         (span.start, span.end)
         for span in spans
-        if (span.start, span.end) in quoted or are_marked(text, tokens, span.start, span.end)
+        if (span.start, span.end) in quoted or _are_marked(text, tokens, span.start, span.end)
     )
     spans = [span for span in spans if _may_be_name(span, tokens, marked)]
     return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted, marked)
 
 
+def named_entities(crp: Crp) -> tuple[Entity, ...]:
+    """Return the entities of a CRP that a question mentions by name, each once.
+
+    The type of an answer is none of them: a common noun says it.
+    """
+    types = {
+        each.entity
+        for each in crp.all_constraints()
+        if each.hops and each.hops[-1].relation == NOTABLE_TYPES
+    }
+    return tuple(dict.fromkeys(each for each in crp.entities() if each not in types))
+
+
 def mend_mojibake(text: str) -> str:
     """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 73 questions of CWQ, and HTML.
 
-    Beside other letters that are no ASCII, only what can hardly be meant is repaired. Either damage
-    may be done twice.
+    Where other letters are not ASCII, only what can hardly be meant is repaired.
 
     >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás &amp; Acre?")
     ('Where is Goiás?', 'Where is Goiás & Acre?')
@@ -416,6 +315,110 @@ def mend_mojibake(text: str) -> str:
             break
         text = mended
     return text
+
+
+def tokenise(text: str) -> list[Word]:
+    """Split a text into its first `MAX_WORDS` words.
+
+    >>> [token.text for token in tokenise("Who's in AT&T's St. Mary-le-Bow?")]
+    ["Who's", 'in', "AT&T's", 'St', 'Mary-le-Bow']
+    """
+    tokens = []
+    for match in _WORD.finditer(text):
+        tokens.append(Word(match.group(), *match.span()))
+        if len(tokens) == MAX_WORDS:
+            break
+    return tokens
+
+
+def capitals_mark_names(words: Sequence[str]) -> bool:
+    """Return whether a question capitalises names and not other words."""
+    return any(
+        word[:1].isupper() and word.partition("'")[0] != "I" for word in words[1:]
+    ) and not all(word.isupper() for word in words)
+
+
+def _is_only_function_words(words: Sequence[str]) -> bool:
+    """Return whether words are one or two function words; more may be a title by themselves.
+
+    >>> _is_only_function_words(["the", "us"]), _is_only_function_words(["being", "with", "you"])
+    (True, False)
+    """
+    return len(words) < _LEAST_TITLE and all(word.lower() in FUNCTION_WORDS for word in words)
+
+
+def is_code(name: str) -> bool:
+    """Return whether a name is written as codes are.
+
+    >>> [is_code(name) for name in ("CUP", "is", "Cup", "NATO members")]
+    [True, True, False, False]
+    """
+    most = _LONGEST_CODE if name.isupper() else _LONGEST_SMALL_CODE
+    return name.isalpha() and (name.isupper() or name.islower()) and 1 < len(name) <= most
+
+
+def _are_marked(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether a question marks tokens `start` to `end` (exclusive) as a name.
+
+    >>> [_are_marked(text, tokenise(text), 3, 4) for text in (
+    ...     "which domain is 'is'?", "which country has IS as domain?", "who plays in It today?",
+    ...     "whose domain is .is?", "country with code is", "what does it do?")]
+    [True, True, True, True, True, False]
+    """
+    first, last = tokens[start], tokens[end - 1]
+    before, after = text[: first.start], text[last.end :]
+    if before.endswith(_OPENING) and after.startswith(_CLOSING_MARKS):
+        return True
+    if before.endswith(" .") or before == ".":
+        return True
+    is_announced = start > 0 and tokens[start - 1].text.lower() in _ANNOUNCING
+    return (is_announced and end == len(tokens)) or _have_capitals(text, tokens, start, end)
+
+
+def _follow_article(tokens: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether function words follow "the" as only names do: *the us*, not *the most*."""
+    words = [token.text.lower() for token in tokens[max(0, start - 1) : end]]
+    while len(words) > 1 and words[0] != "the":
+        words = words[1:]
+    return len(words) > 1 and words[1] not in _AFTER_THE
+
+
+def stem(word: str) -> str:
+    """Remove a common ending from a lower-case word, if three letters remain."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) >= len(ending) + 3:
+            return word[: -len(ending)]
+    return word
+
+
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Turn scores into probabilities."""
+    highest = max(scores, default=0.0)
+    powers = [math.exp(score - highest) for score in scores]
+    total = sum(powers)
+    return [power / total for power in powers]
+
+
+def _entry(value: float | Mapping[str, float]) -> str:
+    if isinstance(value, Mapping):
+        rounded = {key: round(value[key], 2) for key in sorted(value)}
+        return json.dumps(rounded, ensure_ascii=False)
+    return f"{value:.4g}"
+
+
+def _have_capitals(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether words have capitals that mark them and not their neighbours."""
+    words = [token.text for token in tokens]
+    run = words[start:end]
+    if not any(word.islower() for word in words):
+        return False
+    if all(word.isupper() and len(word) > 1 for word in run):
+        return True
+    begins_sentence = start == 0 or text[: tokens[start].start].rstrip().endswith(_SENTENCE_ENDS)
+    follows_name = start > 1 and words[start - 1][:1].isupper() and "'" not in words[start - 1]
+    leads_name = end < len(words) and words[end][:1].isupper()
+    is_capitalised = all(word[:1].isupper() and word != "I" for word in run)
+    return is_capitalised and not (begins_sentence or follows_name or leads_name)
 
 
 def _decoded_again(text: str) -> str:
@@ -441,18 +444,18 @@ def _symbols_after(token: Word, text: str) -> str:
 
 
 def _exactly_written(span: Span, written: Sequence[str]) -> Span | None:
-    """Leave in a span what has its symbols, as C++ and C# have, if anything does."""
+    """Leave in a span the names that have its symbols, as C++ and C# have, if any do."""
     marks = symbols("".join(written[span.start : span.end]))
     exact = [match for match in span.matches if symbols(match.matched) == marks] if marks else []
     return span._replace(matches=exact) if exact else None
 
 
 def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[Run]) -> bool:
-    """Return whether a span has a word that tells something, or is marked as a name."""
+    """Return whether a span is more than function words, or is marked as a name."""
     return (
-        not is_only_function_words([token.text for token in tokens[span.start : span.end]])
+        not _is_only_function_words([token.text for token in tokens[span.start : span.end]])
         or (span.start, span.end) in marked
-        or follow_article(tokens, span.start, span.end)
+        or _follow_article(tokens, span.start, span.end)
     )
 
 
@@ -467,7 +470,7 @@ def _values(text: str, tokens: Sequence[Word]) -> Iterator[Value]:
 
 
 def _token_runs(tokens: Sequence[Word], stretches: Iterable[Run]) -> Iterator[Run]:
-    """Yield the tokens that overlap each range of characters, as (start, end)."""
+    """Yield the run of tokens that overlap each range of characters."""
     for first, last in stretches:
         touched = [i for i, t in enumerate(tokens) if t.start < last and t.end > first]
         if touched:
@@ -507,8 +510,8 @@ def _suspicious(
 ) -> Iterator[Run]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 
-    They are the runs in quotation marks or capitals, and runs around a word that is in no name. If
-    the question capitalises names, runs with lower-case words come last.
+    They are in quotation marks or capitals, or around a word that is in no name. If the question
+    capitalises names, runs with lower-case words come last.
     """
     runs = {run for run in (*quoted, *_capitalised_runs(words)) if run not in known}
     yield from sorted(runs, key=lambda run: (run[0] - run[1], run))
@@ -549,16 +552,3 @@ def _capitalised_runs(words: Sequence[str]) -> Iterator[Run]:
         capitals = [i for i in stretch if is_capital[i] and not is_function[i]]
         if is_run and len(capitals) > 1:
             yield capitals[0], capitals[-1] + 1
-
-
-def named_entities(crp: Crp) -> tuple[Entity, ...]:
-    """Return the entities of a CRP that a question mentions by name, each once.
-
-    An entity that is only the type of an answer is none: a common noun says it.
-    """
-    types = {
-        each.entity
-        for each in crp.all_constraints()
-        if each.hops and each.hops[-1].relation == _TYPE_RELATION
-    }
-    return tuple(dict.fromkeys(each for each in crp.entities() if each not in types))

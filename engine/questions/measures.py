@@ -1,12 +1,9 @@
-"""Read what a question measures: numbers, ends of an order, directions, values to compare with.
+"""Read the numbers, ends of an order, directions and values to compare with of a question.
 
 >>> [(each.text, sorted(each.values)) for each in read_numbers("over 1,5 million or sixty-two")]
 [('1,5 million', [1500000.0]), ('sixty-two', [62.0])]
 >>> find_measures("Which EU country has the smallest army?")
 [Extreme(kind='number', descending=False)]
->>> [bound] = find_measures("which film was released after the 27th of August 2009?")
->>> bound.operator, bound.value.text
-('>', '2009-08-27')
 """
 
 import re
@@ -21,19 +18,19 @@ from kbqa.sparql.values import is_date, is_number
 
 Kind: TypeAlias = Literal["number", "date"]
 
+# By the expected type of a relation, the kind of its values.
 VALUE_KINDS: Mapping[str | None, Kind] = {
     "type.datetime": "date",
     "type.int": "number",
     "type.float": "number",
 }
-"""What values are, by the expected type of their relation."""
 
 
 class WrittenNumber(NamedTuple):
-    """A number as it is written, and what it may mean: the comma of ``1,500`` may be decimal."""
+    """A number in a text."""
 
     text: str
-    values: frozenset[float]
+    values: frozenset[float]  # that it may mean: the comma of ``1,500`` may be decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +41,19 @@ class Extreme:
     descending: bool
 
     def measures(self, kind: Kind) -> bool:
-        """Return whether it can be said of such values."""
+        """Return whether it can be said of values of a kind."""
         return kind == self.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a value is compared with: a number, or a date of ISO 8601. A year may be either.
-
-    The value stands left of the operator.
-    """
+    """A comparison with a value."""
 
     operator: Operator
-    value: LiteralTerm
+    value: LiteralTerm  # right of the operator: a number, a date of ISO 8601, or a year as both
 
     def measures(self, kind: Kind) -> bool:
-        """Return whether such values can be compared with it."""
+        """Return whether values of a kind can be compared with it."""
         return is_date(self.value) if kind == "date" else is_number(self.value)
 
 
@@ -103,16 +97,16 @@ _SUPERLATIVES: Mapping[bool, str] = {
     True: rf"{_LARGEST}|{_LATEST}|hottest",
     False: rf"{_SMALLEST}|{_EARLIEST}|coldest",
 }
+# True is a larger age, and so an earlier date.
 _AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
-"""Of a larger age, and so of an earlier date; and the reverse."""
 
+# In an order in which none takes a part of another.
 _EXTREMES: Mapping[Extreme, str] = {
     Extreme("date", True): rf"{_LATEST}|youngest|most recent(?:ly)?",
     Extreme("date", False): rf"{_EARLIEST}|oldest|least recent(?:ly)?",
     Extreme("number", True): _LARGEST,
     Extreme("number", False): _SMALLEST,
 }
-"""In an order in which none takes a part of another."""
 
 _NO_EXTREME = re.compile(r"\bat (?:least|most)\b|\b(?:first|last) (?:name|lady)\b", re.IGNORECASE)
 _NEGATED = re.compile(r"(?:\b(?:not|never|no)\b|n['’]t\b).*", re.IGNORECASE)
@@ -121,18 +115,18 @@ _DAY, _YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"\d{4}"
 _MONTH = rf"(?:{'|'.join(f'{each[:3]}(?:{each[3:]}|t)?' for each in MONTHS)})\.?"
 _DATE = rf"{_YEAR}-\d\d(?:-\d\d)?|(?:{_DAY} (?:of )?)?{_MONTH},? {_YEAR}|{_MONTH} {_DAY},? {_YEAR}"
 _NUMBER = r"\d+(?:[,.]\d+)*(?: (?:hundred|thousand|million|billion))?"
+# After a comparison and a few words at most: *after the year 1980*.
 _VALUE = rf"(?: (?!and\b)[a-z]+){{0,3}}? \$?(?:({_DATE})(?!\w)|({_NUMBER})(?![\w-]))"
-"""What follows a comparison, after a few words at most: *after the year 1980*."""
 
 _MORE, _LESS = rf"(?:{_LARGER}|great|older)", rf"(?:{_SMALLER}|younger)"
 _THAN = r"th[ae][nt]"  # the benchmarks have "greater then" and "less that"
+# In an order in which none takes a part of another: *no more than 5* is not *more than 5*.
 _BOUND_WORDS: Mapping[Operator, str] = {
     ">=": rf"at least|(?:no|not) {_LESS} {_THAN}",
     "<=": rf"at most|(?:no|not) {_MORE} {_THAN}",
     ">": rf"{_MORE} {_THAN}|over|above|exceed(?:s|ing)?|after|since",
     "<": rf"{_LESS} {_THAN}|under|below|before|prior to",
 }
-"""In an order in which none takes a part of another: *no more than 5* is not *more than 5*."""
 
 _BOUNDS = {
     operator: re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
@@ -159,12 +153,9 @@ def find_measures(question: str) -> list[Measure]:
 def find_directions(question: str, kind: Kind | None, *, orders: bool) -> set[bool]:
     """Return the directions that a question's words ask for: True for larger, False for smaller.
 
-    Words behind a negation say nothing, nor do bounds such as *more than 5*. The question is
-    without its names. The kind is that of the values: who is *older* has an earlier date of birth,
-    but a larger age. With `orders`, superlatives count as well as comparatives.
-
-    >>> find_directions("is it older than that one?", "date", orders=False)
-    {False}
+    Names should be blanked out. Words behind a negation and bounds such as *more than 5* say
+    nothing. With `orders`, superlatives count as well as comparatives. The kind is that of the
+    values: who is *older* has an earlier date of birth, but a larger age.
     """
     _, text = _cut_bounds(question)
     text = _NEGATED.sub(" ", _NO_EXTREME.sub(" ", text))
@@ -181,9 +172,6 @@ def find_values(question: str) -> list[LiteralTerm]:
 
     Dates come first, then numbers, codes and quotations. Numbers of one digit are left out, as they
     often say how many answers there are.
-
-    >>> [each.text for each in find_values("Which language with the code EL has 13,000 speakers?")]
-    ['13000', 'EL', 'el']
     """
     _, text = _cut_bounds(question)
     texts = [_iso(each) for each in _DATES.findall(text)]
@@ -215,11 +203,7 @@ def _firsts(match: re.Match[str]) -> set[float]:
 
 
 def _value(first: float, text: str) -> float:
-    """Add up the words of a number that begins with a value.
-
-    >>> _value(0, "two hundred and fifty thousand")
-    250000.0
-    """
+    """Add up the words of a number that begins with a value."""
     total, current = 0.0, first
     for word in re.findall(rf"\b(?:{_WORD})\b", text):
         if word in _WORDS:
@@ -244,11 +228,7 @@ def _cut_bounds(question: str) -> tuple[list[Bound], str]:
 
 
 def _iso(date: str) -> str:
-    """Write a date as the graph does.
-
-    >>> _iso("Sept 1998"), _iso("June 5th, 1999")
-    ('1998-09', '1999-06-05')
-    """
+    """Write a date such as *June 5th, 1999* as the graph does: 1999-06-05."""
     if "-" in date:
         return date
     starts = [each[:3].lower() for each in MONTHS]
@@ -258,11 +238,7 @@ def _iso(date: str) -> str:
 
 
 def _plain(number: str) -> str:
-    """Write a number in digits; what is none, such as 127.0.0.1, becomes empty.
-
-    >>> _plain("1.5 million"), _plain("1,000"), _plain("056")
-    ('1500000', '1000', '056')
-    """
+    """Write a number in digits; what is none, such as 127.0.0.1, becomes empty."""
     if number.isdigit():
         return number  # zeros at the start count: ISO's 056 is a code
     values = [value for read in read_numbers(number.lower()) for value in read.values]

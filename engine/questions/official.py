@@ -1,11 +1,8 @@
 """Read the records of question sets and their gold, in our form or that of the official releases.
 
-WebQSP is one JSON object with ``Questions``; ComplexWebQuestions, GrailQA, Free917 and RouterKGQA's
-``examples.json`` are JSON lists. SimpleQuestions is a text file of lines: a subject, a relation, an
-object and a question. All become records of ours: ``id``, ``question``, ``sparql``,
-``topic_entities``, ``answers``, and what only one of the sets has.
-
-A record has one of four kinds of gold, or none and is then not scored:
+Official records become ours: ``id``, ``question``, ``sparql``, ``topic_entities``, ``answers``, and
+fields that only one of the sets has. A record has one of four kinds of gold, or none and is then
+not scored:
 
 - ``answers``, a set of entities and literals; WebQSP has a set for each parse;
 - ``boolean``, the answer to a yes/no question;
@@ -13,11 +10,10 @@ A record has one of four kinds of gold, or none and is then not scored:
   questions by their query, logical form or ``function``;
 - ``unanswerable``, if the right thing is not to answer.
 
-What reads a part of a record raises `TypeError` if it is in none of the accepted forms.
+A part of a record in none of the accepted forms raises `TypeError`.
 
-Gold queries are converted to CRPs, each once: the results are cached on disk. Parsing SPARQL takes
-nearly all of the time, about 30 ms a query: a quarter of an hour for the 27,000 training queries of
-ComplexWebQuestions. Reading the cache takes seconds.
+Gold queries are converted to CRPs, and cached on disk: parsing takes about 30 ms a query, a quarter
+of an hour for the 27,000 training queries of ComplexWebQuestions. Reading the cache takes seconds.
 """
 
 import gzip
@@ -47,8 +43,7 @@ Row = Mapping[str, Any]
 
 GoldKind: TypeAlias = Literal["answers", "boolean", "count", "unanswerable"]
 
-GoldSets: TypeAlias = tuple[Collection[str], ...]
-"""Alternative sets of gold answers, or of their names; each is sorted."""
+GoldSets: TypeAlias = tuple[Collection[str], ...]  # alternatives, each sorted
 
 # Not an answer's type, which questions name by a common noun.
 _TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
@@ -60,36 +55,32 @@ _FACT = re.compile(
 )
 _ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
 
-
 _NUMBER_OR_DATE = re.compile(
     r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
     r"|-?\d{4}-\d\d(?:-\d\d(?:T[\d:.]+)?)?(?:Z|[+-]\d\d:\d\d)?"
 )
+# How a query, an s-expression or a formula that counts begins.
 _COUNTS = re.compile(
     r"[^{]*\bselect\s+(?:distinct\s+)?\(?\s*count\s*\(|\s*\(count\s", re.IGNORECASE
 )
-"""How a query, an s-expression or a formula begins that counts."""
 
+# Names that the gold of other question sets has, such as that of RoG.
 _LIKE_GOLD = re.compile(
     r"(?:gold_)?answers?(?:_(?:entit(?:y|ies)|mids?|ids?|names?|list))?|golds?|ground_?truth"
     r"|a_entity|targets?",
     re.IGNORECASE,
 )
-"""Names that the gold of other question sets has, such as that of RoG."""
-
 _OTHER_KINDS = ("boolean", "count", "unanswerable")
 
-_BLOCK = 200
-"""Queries converted between two writes to the cache."""
-
+_BLOCK = 200  # queries converted between two writes to the cache
 _CRP, _REASON = "crp ", "reason "  # prefixes of the cached texts
 
 
 @dataclass(frozen=True, slots=True)
 class Unconverted:
-    """A query without a CRP, and why, in a few words that are the same for all such queries."""
+    """The result for a query that no CRP can express."""
 
-    reason: str
+    reason: str  # the same words for all such queries
 
 
 def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Row]]:
@@ -120,10 +111,7 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
 
 
 def scored_parses(row: Row) -> list[Row]:
-    """Return a WebQSP record's parses that count: complete ones of a good question.
-
-    The official script skips questions that have none.
-    """
+    """Return a WebQSP record's parses that count: complete ones of a good question."""
     try:
         return [
             parse
@@ -296,7 +284,7 @@ def _routerkgqa_row(record: Row, number: int) -> Row:
 def gold_kind(
     golds: GoldSets, boolean: bool | None, count: int | None, unanswerable: bool
 ) -> GoldKind | None:
-    """Return which kind of gold a question has; None if it has none."""
+    """Return the kind of gold that a question has, if it has any."""
     if unanswerable:
         return "unanswerable"
     if boolean is not None:
@@ -307,10 +295,7 @@ def gold_kind(
 
 
 def gold_answers(row: Row) -> list[str]:
-    """Return a record's gold answers: mids and texts of literals.
-
-    An answer that is known by its name only is left out.
-    """
+    """Return a record's gold answers; one that is only known by its name is left out."""
     return [text for answer in _answers(row) if (text := _answer(answer))]
 
 
@@ -334,7 +319,7 @@ def gold_sets(row: Row) -> GoldSets:
 
 
 def gold_names(row: Row) -> GoldSets:
-    """Return the names of the gold sets; none if no entity has one."""
+    """Return the gold sets with names in place of mids; none if no entity has a name."""
     if "parses" in row:
         sets = [
             [(each["AnswerArgument"], each.get("EntityName")) for each in parse["Answers"]]
@@ -383,10 +368,7 @@ def is_unanswerable(row: Row) -> bool:
 
 
 def names_other_kinds(row: Row) -> bool:
-    """Return whether a record has a field of another kind of gold than answers, even if unset.
-
-    The literals of such records are compared by value, those of other records by their text.
-    """
+    """Return whether a record has a field of another kind of gold than answers, even if unset."""
     return any(field in row for field in _OTHER_KINDS)
 
 
@@ -462,7 +444,7 @@ def _read(text: str) -> Crp | Unconverted:
 
 
 def _converter_digest() -> str:
-    """Hash the converting code, for the cache: all of `kbqa.sparql`, and rdflib's version."""
+    """Hash all that can change the conversion: the code of `kbqa.sparql`, and rdflib's version."""
     digest = hashlib.sha256(importlib.metadata.version("rdflib").encode())
     folder = Path(kbqa.sparql.__path__[0])
     for module in sorted(folder.rglob("*.py")):

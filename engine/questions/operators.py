@@ -7,17 +7,16 @@ enough. A word does not count within the name of an entity or within quotation m
 negated must stand behind the word: a path that negates *Europe* does not say "which European
 countries do not use the euro?".
 
-Words that say too little by themselves have no rule: a plain *and*, or *over* without a number.
-What no path can say, such as *average*, is accounted for by a relation only.
+Words that say too little by themselves have no rule: a plain *and*, or *over* without a number. No
+path can say some words, such as *average*; only a relation accounts for them.
 
-Numbers have a rule of their own. A large number, such as *60 million*, must be in the path; a small
-one often says only how many answers there are, as in "the four nations of the UK". If the path
-compares with any number, it may compare with no other than those of the question: *60 million* is
-not 6,000,000. Last, no yes, no or count answers a question that begins with *which* or another such
-word.
+A large number, such as *60 million*, must be in the path; a small one often says only how many
+answers there are, as in "the four nations of the UK". If the path compares with a number, it must
+be one of the question's: *60 million* is not 6,000,000. No yes, no or count answers a question that
+begins with *which* or another such word.
 
 Words that a path passes over lower its confidence. `find_objection` is stricter: it finds paths
-that are about something else than the question, and so cannot answer it, whatever they find.
+that cannot answer the question, because they are about something else.
 """
 
 import re
@@ -48,13 +47,14 @@ from kbqa.sparql.crp import (
     nested_constraints,
     path_relations,
 )
+from kbqa.sparql.templates import NOTABLE_TYPES, TYPE
 from kbqa.sparql.terms import LiteralTerm, is_mid
 from kbqa.sparql.values import is_number
 
 _YEARS = range(1000, 2100)
+# From here on, a number is no count of the answers: the right paths of 7,080 training questions say
+# nearly all of these.
 _LARGE = 100
-"""From here on, a number is no count of the answers. The right paths of 7,080 training questions
-say nearly all of them."""
 _ASKS_WHICH = re.compile(
     r"(?:(?:at|by|for|from|in|of|on|to|with) )?(who|whom|whose|what|which|where|when)\b"
 )
@@ -62,11 +62,11 @@ _HOW_MANY = re.compile(r"\b(?:how many|numbers?|count|total|amount|quantity)\b")
 
 
 class Rule(NamedTuple):
-    """Operator words, and what may express them."""
+    """Operator words, and the parts and relations that may express them."""
 
     words: str  # a regular expression
-    parts: tuple[Callable[[Crp], bool], ...]  # whether a path has a part that expresses them
-    relations: str | None = None  # a regular expression of relations that express them
+    parts: tuple[Callable[[Crp], bool], ...]  # whether a path has such a part
+    relations: str | None = None  # a regular expression
     of_answers: bool = False  # only relations of the main path: the words ask for the answers
 
 
@@ -79,9 +79,9 @@ def find_unaccounted(
 ) -> tuple[str, ...]:
     """Return the operator words of a question that nothing in a path accounts for.
 
-    They are in lower case and in the order of the rules, then numbers, and what asks. The path is
-    as it was run. `mentions` are what the question calls entities, by mid; if nothing else, it
-    calls them by their names. If the answers are numbers, they may say *how many* or *how long*.
+    They are in lower case and in the order of the rules, then numbers, then the question word. The
+    path is as it was run. `mentions` has what the question calls entities, by mid, if that is not
+    their name. If the answers are numbers, they may say *how many* or *how long*.
 
     >>> from kbqa.sparql.forms import parse_crp
     >>> crp = parse_crp("Europe -> location.location.contains").crp
@@ -115,8 +115,8 @@ def find_objection(
 ) -> str | None:
     """Return why a path cannot answer a question, whatever it finds; None if it may.
 
-    The arguments are those of `find_unaccounted`, and the entities that the asker says the question
-    is about.
+    `mentions` is as in `find_unaccounted`; `given` has the entities that the asker says the
+    question is about.
 
     Raises:
         GraphError: The graph does not answer.
@@ -154,7 +154,6 @@ def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
     return _Read(text, said, _without_names(text, names))
 
 
-_NOTABLE_TYPES = "common.topic.notable_types"
 _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
 _QUESTION_WORD = re.compile(r"\b(?:who|which|what|where|when|how) (?!about\b)")
 _WITHOUT_ANTECEDENT = re.compile(
@@ -170,7 +169,7 @@ _ASKS_OF_IT = re.compile(
 
 
 def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
-    """Object to a question that names nothing of the path, or that only names something."""
+    """Object to a question that names nothing of the path, or asks nothing about what it names."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
     if not given and _ASKS_OF_IT.match(read.text):
         return unnamed
@@ -193,13 +192,13 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
 
 
 def _says_a_class(hops: Sequence[Step]) -> bool:
-    """Return whether hops only lead to what kind of thing a node is."""
+    """Return whether hops lead to the type of a node."""
     last = hops[-1] if hops else None
-    return isinstance(last, Hop) and last.relation in ("type.object.type", _NOTABLE_TYPES)
+    return isinstance(last, Hop) and last.relation in (TYPE, NOTABLE_TYPES)
 
 
 def _is_named(read: _Read, entity: Entity) -> bool:
-    """Return whether a question has a word of an entity's name, or of what it calls it."""
+    """Return whether a question has a word of an entity's name, or of its mention."""
     said = f"{entity} {read.said[entity]}".lower()
     return any(len(word) > 2 and _occurs(word, read.text) for word in re.findall(r"\w+", said))
 
@@ -235,12 +234,11 @@ _WHAT_IT_IS = re.compile(
 
 
 def _says_only_what_it_is(masked: str, crp: Crp) -> str | None:
-    """Object to the notable types of a topic, unless the question is what it is."""
-    if [*path_relations(crp.path)] != [_NOTABLE_TYPES] or crp.constraints:
+    """Object to the notable types of a topic, unless the question asks what it is."""
+    if [*path_relations(crp.path)] != [NOTABLE_TYPES] or crp.constraints:
         return None
-    is_backwards = isinstance(crp.path[0], Hop) and crp.path[0].inverse
     words = re.findall(r"[a-z]+(?:'s)?", masked)
-    if is_backwards or (crp.form == "select" and all(map(_WHAT_IT_IS.fullmatch, words))):
+    if crp.hops[0].inverse or (crp.form == "select" and all(map(_WHAT_IT_IS.fullmatch, words))):
         return None
     return f"it only says what {crp.topic} is"
 
@@ -335,12 +333,12 @@ def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
 
 
 def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
-    """Return what kind of value hops lead to."""
+    """Return the kind of value that hops lead to."""
     return VALUE_KINDS.get(schema.end(hops[-1])) if hops else None
 
 
 def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
-    """Object to counting numbers, and to comparing what are none, or values of two relations."""
+    """Object to counting numbers, and to comparing non-numbers or values of two relations."""
     counted: tuple[Hop, ...] = ()
     if crp.order is not None and crp.order.counted:
         counted = crp.order.hops
@@ -374,8 +372,8 @@ def _says_too_little(text: str, crp: Crp) -> str | None:
     return None
 
 
+# Two names of four words at most, at the end: longer ones are descriptions.
 _BOTH = re.compile(r"\bboth (?=\S+(?: \S+){0,3} and \S+(?: \S+){0,3}$)")
-"""Two names of four words at most, at the end: longer ones are descriptions."""
 
 
 def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
@@ -396,7 +394,7 @@ def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
 def _misread_numbers(question: str, crp: Crp) -> list[str]:
     """List the numbers of a question that its path passes over."""
     # If it compares with others, all that it does not compare with, else only large ones. Years do
-    # not count: they may be a part of a name or a date.
+    # not count: they may be part of a name or a date.
     asked = [each for each in read_numbers(question) if each.text != "one"]
     values = {value for each in asked for value in each.values}
     compared = {
@@ -432,7 +430,7 @@ def _stated_numbers(crp: Crp) -> Iterator[float]:
 
 
 def _misread_form(question: str, crp: Crp) -> list[str]:
-    """List the word that asks for answers if the path gives yes, no or a number."""
+    """List the question word if it asks for answers and the path gives yes, no or a number."""
     match = _ASKS_WHICH.match(question)
     is_other = crp.form == "ask" or (_counts(crp) and not _HOW_MANY.search(question))
     return [match[1]] if match is not None and is_other else []
@@ -521,6 +519,7 @@ def _meets_a_literal(crp: Crp) -> bool:
     return any(each.kind == "string" for each in crp.all_constraints())
 
 
+# Chosen on training questions only.
 _RULES = (
     Rule(
         r"\b(?:not(?! only)|never|neither|nor|without)\b|\b\w+n't\b"
@@ -607,4 +606,3 @@ _RULES = (
         r"average|mean|sum|difference|combined|density",
     ),
 )
-"""Operator words, and what in a path may express them; chosen on training questions only."""

@@ -1,11 +1,4 @@
-"""Read question sets, draw samples of them, and read a question by its function words.
-
-A text is small talk if all its words are. It is in another language if it has no Latin letter, or
-if it has at least two function words of French, German, Spanish, Italian or Portuguese, more than
-English ones, and few of these. Key words without any function word, such as "france capital", pass.
-
-A question of a few words, or with a pronoun, may leave out what it is about.
-"""
+"""Read question sets, draw samples of them, and read a question by its function words."""
 
 import random
 import re
@@ -35,7 +28,6 @@ from kbqa.sparql.terms import is_mid
 _TOPICS, _ANSWERS = '"topic_entities": [{"mid", "name"}]', '"answers": [{"arg", "name"}]'
 _FORM = f'{{"id", "question", {_TOPICS}, {_ANSWERS}, "sparql"}}'
 
-
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _LATIN = re.compile(r"[a-zA-Z]")
 
@@ -57,45 +49,38 @@ _SMALL_TALK = frozenset(
     """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
     yes no please cheers great nice well how are welcome sorry so very much lol""".split()
 )
-_MOST_SHARE = 0.25
-"""The share of English function words up to which foreign ones decide."""
+_MOST_SHARE = 0.25  # of English function words, up to which foreign ones decide
 
 _STARTS = re.compile(r"^(?:(?:and|so|but|ok|what about|how about)\b[ ,]*)+", re.IGNORECASE)
 _THERE = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b", re.IGNORECASE)
 _OWN = re.compile(r"\b(?:its|his|her|their)\b(?= \w)", re.IGNORECASE)
 _ITSELF = re.compile(r"\b(?:it|he|she|him|her|they|them)\b", re.IGNORECASE)
-_MOST_WORDS = 4
-"""Words of a question without a pronoun that may leave out what it is about."""
+_MOST_WORDS = 4  # of a question without a pronoun that may leave out its topic
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with its gold data.
-
-    Gold answers are alternative sets, sorted; WebQSP has one for each parse and may list an answer
-    twice. Their names are those of entities, or the mids if the set does not name them, and the
-    texts of literals; there are none if no entity is named.
-    """
+    """A question with its gold data."""
 
     id: str  # unique in its set
     text: str
     topics: tuple[Entity, ...]  # gold; only evaluation with gold entities uses them
-    golds: GoldSets  # empty if the question has none; it is not scored then
+    golds: GoldSets  # WebQSP has one for each parse and may list an answer twice
     tier: str | None = None  # of evidence in the slice
     type: str | None = None  # the compositionality type, in ComplexWebQuestions
     sparql: str | None = None  # for several parses, that of the first that counts
-    gold_names: GoldSets = ()
+    gold_names: GoldSets = ()  # those of entities, or mids, and texts; see `gold_names`
     boolean: bool | None = None  # the gold answer to a yes/no question
     count: int | None = None  # the gold answer to "how many?"
     unanswerable: bool = False  # the right thing is not to answer
     compares_values: bool = False  # literals are compared by value, not by their text
-    category: str | None = None  # what kind of question it is, if the set says so
+    category: str | None = None  # the kind of question, if the set says so
     generalization: str | None = None  # in GrailQA: i.i.d., compositional or zero-shot
     function: str | None = None  # in GrailQA, such as count or argmax
 
     @property
     def kind(self) -> GoldKind | None:
-        """Which kind of gold it has; None if it has none, and is not scored."""
+        """The kind of gold it has; None if it has none, and is not scored."""
         return gold_kind(self.golds, self.boolean, self.count, self.unanswerable)
 
 
@@ -120,7 +105,7 @@ def read_questions(path: Path) -> list[Question]:
 
     Raises:
         InputError: The file is missing, unreadable or empty, or a record is not a question or has
-            the id of an earlier one; the message gives the line.
+            the id of an earlier one.
     """
     questions: dict[str, Question] = {}
     for number, row in read_question_rows(path):
@@ -136,10 +121,7 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
-    """Return a sentence if no question of a file has gold, or if an unread field seems to hold it.
-
-    The questions are those that `read_questions` read from it.
-    """
+    """Return a sentence if no question of a file has gold, or an unread field seems to hold it."""
     unscored = {question.id for question in questions if question.kind is None}
     if not unscored:
         return None
@@ -155,10 +137,7 @@ def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
 
 
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
-    """Draw questions and keep their order; the same for the same set, size and seed.
-
-    A set of at most `size` questions is drawn whole.
-    """
+    """Draw at most `size` questions and keep their order; the same for the same set and seed."""
     ids = sorted(question.id for question in questions)
     drawn = set(random.Random(seed).sample(ids, min(size, len(ids))))
     return [question for question in questions if question.id in drawn]
@@ -243,12 +222,9 @@ def _topic(entity: object) -> Entity | None:
 def unlike_a_question(text: str) -> str | None:
     """Return why a text is not a question in English; None if it may be one.
 
-    >>> unlike_a_question("Wie hoch ist der Siedepunkt von Eisen?")
-    'the question does not look like English'
-    >>> unlike_a_question("good morning")
-    'this does not look like a question'
-    >>> unlike_a_question("france capital") is None
-    True
+    It is small talk if all its words are. It is in another language if it has no Latin letter, or
+    at least two function words of another language, more than English ones, and few of these. Key
+    words without any function word, such as "france capital", pass.
     """
     words = [each.lower().replace("’", "'") for each in _WORD.findall(text)]
     if all(word in _SMALL_TALK for word in words):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, PromptFormat, load_prompt_format
 from kbqa.engine.writing.gguf import write_checkpoint
-from kbqa.kb.open import building_folder, cache_directory, sync
+from kbqa.kb.open import building_folder, cache_directory, sync_folder
 from kbqa.sparql.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -379,7 +379,7 @@ def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
     try:
         with building_folder(directory) as building:
             make(building)
-            sync(building)
+            sync_folder(building)
             building.rename(directory)
     except OSError as error:
         if not _is_made(directory):  # else another process was faster, with the same result

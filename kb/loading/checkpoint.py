@@ -1,7 +1,7 @@
-"""The saved state of a load: what the same command needs to resume after a kill.
+"""The saved state of a load, from which the same command resumes after a kill.
 
-The state is one JSON file. It is replaced as a whole whenever a shard is complete or loaded. Files
-beside it that it does not name are of no use, and are deleted when the load resumes.
+The state is one JSON file, replaced whenever a shard is complete or loaded. Files beside it that it
+does not name are deleted when the load resumes.
 """
 
 import dataclasses
@@ -20,13 +20,12 @@ from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
 from kbqa.kb.small_files import write_safely
 from kbqa.sparql.errors import DumpError, InputError
 
-SCHEMA_VERSION = 1
-"""Version of the state file; a load of another version is started again."""
+_STATE_VERSION = 1  # of the state file; a load of another version is started again
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a load does. A load is resumed only by a command with an equal plan."""
+    """The plan of a load, which is resumed only by a command with an equal plan."""
 
     output: str  # `store` or `shards`
     dumps: tuple[tuple[str, str], ...]  # the path of each, and what changes when the file does
@@ -35,7 +34,7 @@ class Plan:
 
 
 class Position(NamedTuple):
-    """How far the dumps were read into complete shards."""
+    """The place in the dumps up to which complete shards hold them."""
 
     dump: int = 0  # index of the dump that was being read
     end: int = 0  # bytes of its decompressed content that were read
@@ -70,7 +69,7 @@ class Checkpoint:
     is_compacted: bool = False  # the store holds all triples and was compacted
     is_built: bool = False  # all parts are complete and are being moved into place
     seconds: float = 0.0  # time spent
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = _STATE_VERSION
 
     def save(self, path: Path) -> None:
         """Write the state; a crash leaves the old state or the new one."""
@@ -97,40 +96,24 @@ def locked(work: StoreLayout) -> Iterator[None]:
 def find_unfinished(
     work: StoreLayout, plan: Plan, overwrite: bool, check: Callable[[Checkpoint], None]
 ) -> Checkpoint | None:
-    """Find the load to resume, and delete what it does not need.
+    """Find the load to resume, if there is one, and delete the files that it does not need.
 
     Args:
         work: The folder in which it works, locked.
-        plan: What is to be loaded.
+        plan: The plan that it must have.
         overwrite: Discard a load that has another plan or cannot be resumed.
-        check: Raises `DumpError` if what a load with this state wrote is missing or damaged.
-
-    Returns:
-        Its state, or None if there is no load to resume.
+        check: Raises `DumpError` if files of a load with this state are missing or damaged.
 
     Raises:
         InputError: An unfinished load has another plan.
         DumpError: Its state or files are missing or damaged, and `overwrite` is false.
     """
-    state = _found(work.checkpoint, overwrite)
-    if state is not None and state.plan != plan:
+    try:
+        state = _resumable(work, plan, check)
+    except (InputError, DumpError):
         if not overwrite:
-            raise InputError(
-                f"{work.directory.parent} holds an unfinished load with other "
-                f"{' and '.join(_differences(state.plan, plan))}. Finish it with the command that "
-                "started it, or use --overwrite to start again."
-            )
+            raise
         state = None
-    if state is not None and _is_in_place(work, state):
-        state = None  # What it built is to be replaced.
-    if state is not None:
-        try:
-            _check_files(work, state)
-            check(state)
-        except DumpError:
-            if not overwrite:
-                raise
-            state = None
     _clear(work, _known_files(work, state))
     work.runs.mkdir(exist_ok=True)
     return state
@@ -151,13 +134,13 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise _is_unreadable(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
     except OSError as error:
         raise _is_unreadable(path, str(error)) from error
-    if state.schema_version != SCHEMA_VERSION:
+    if state.schema_version != _STATE_VERSION:
         raise _is_unreadable(path, f"its format has version {state.schema_version}")
     return state
 
 
 def discard(work: StoreLayout) -> None:
-    """Delete the folder in which a load worked; the state, which says that it ended, last."""
+    """Delete the folder of a load; the state, which says that the load ended, last."""
     _clear(work, {work.lock, work.checkpoint})
     work.checkpoint.unlink(missing_ok=True)
     shutil.rmtree(work.directory)
@@ -170,13 +153,23 @@ def _is_unreadable(path: Path, reason: str) -> DumpError:
     )
 
 
-def _found(path: Path, overwrite: bool) -> Checkpoint | None:
-    try:
-        return read_checkpoint(path) if path.exists() else None
-    except DumpError:
-        if overwrite:
-            return None
-        raise
+def _resumable(
+    work: StoreLayout, plan: Plan, check: Callable[[Checkpoint], None]
+) -> Checkpoint | None:
+    if not work.checkpoint.exists():
+        return None
+    state = read_checkpoint(work.checkpoint)
+    if state.plan != plan:
+        raise InputError(
+            f"{work.directory.parent} holds an unfinished load with other "
+            f"{' and '.join(_differences(state.plan, plan))}. Finish it with the command that "
+            "started it, or use --overwrite to start again."
+        )
+    if _is_in_place(work, state):
+        return None  # its output is to be replaced
+    _check_files(work, state)
+    check(state)
+    return state
 
 
 def _is_in_place(work: StoreLayout, state: Checkpoint) -> bool:
@@ -185,7 +178,7 @@ def _is_in_place(work: StoreLayout, state: Checkpoint) -> bool:
 
 
 def _check_files(work: StoreLayout, state: Checkpoint) -> None:
-    """Check that the shards and runs are there which a load has written."""
+    """Check that the shards and runs that a load has written are there."""
     runs = [work.run(shard, kind) for shard in range(state.shards) for kind in RUN_KINDS]
     shards = [work.shard(number) for number in state.unloaded]
     if missing := next((path for path in (*runs, *shards) if not path.is_file()), None):
@@ -193,7 +186,7 @@ def _check_files(work: StoreLayout, state: Checkpoint) -> None:
 
 
 def is_unresumable(work: StoreLayout, reason: str) -> DumpError:
-    """Return an error that says why an unfinished load cannot be resumed, and what to do."""
+    """Return an error that says why an unfinished load cannot be resumed."""
     return DumpError(
         f"the unfinished load in {work.directory} cannot be resumed: {reason}. "
         "Use --overwrite to start again."

@@ -1,12 +1,10 @@
 r"""Clean one line of a dump that is not in the dump's usual form ``<s>\t<p>\t<o>\t.``.
 
-Each line is repaired into that form, or rejected with a reason. Its meaning never changes, and no
-line raises. Each line is read by itself: a ``@prefix`` line has no effect on the next.
+Each line is read by itself, and repaired into that form or rejected with a reason. A term is
+repaired only if it has exactly one possible meaning. Odd but legal terms stay: impossible dates,
+``$XXXX`` keys, percent-encoded Latin-1, the case of ids. No literal gets another type.
 
-A term is repaired only if it has exactly one possible meaning. Odd but legal terms stay: impossible
-dates, ``$XXXX`` keys, percent-encoded Latin-1, the case of ids. No literal gets another type.
-
-docs/freebase.md lists what is repaired. tests/kb/loading/test_cleaning.py numbers the defects.
+docs/freebase.md lists the repairs. tests/kb/loading/test_cleaning.py numbers the defects.
 """
 
 import re
@@ -89,7 +87,7 @@ _FOREIGN_ROWS = (
 
 
 class RepairedTerm(NamedTuple):
-    """A term in N-Triples, and the names of what was repaired in it."""
+    """A term in N-Triples, and the names of the defects that were repaired."""
 
     text: str
     defects: tuple[str, ...] = ()
@@ -100,10 +98,8 @@ class Unrepairable(Exception):
 
 
 def repair_term(term: str) -> RepairedTerm:
-    r"""Write in N-Triples what `IRI`, `NAME`, `LITERAL` or `BARE` matches as a whole.
+    r"""Write a term that `IRI`, `NAME`, `LITERAL` or `BARE` matches in N-Triples.
 
-    >>> repair_term(r'"Webov\xfd"@cs')
-    RepairedTerm(text='"Webový"@cs', defects=('Python escape',))
     >>> repair_term("ns:m.02mjmr")
     RepairedTerm(text='<http://rdf.freebase.com/ns/m.02mjmr>', defects=('prefixed name',))
 
@@ -120,7 +116,7 @@ def repair_term(term: str) -> RepairedTerm:
 # Dumps are grouped by subject and have few predicates, so most terms repeat.
 @lru_cache(maxsize=1 << 15)
 def repair_resource(term: str) -> RepairedTerm:
-    """Write what `IRI` or `NAME` matches in N-Triples, as `repair_term` does."""
+    """Write a term that `IRI` or `NAME` matches, as `repair_term` does."""
     if term.startswith("<"):
         return _repair_iri(term)
     prefix, _, local = term.partition(":")
@@ -229,13 +225,10 @@ def _from_python(escapes: str) -> str:
 
 
 class Repaired(NamedTuple):
-    r"""A triple, as ``<s>\t<p>\t<o>\t.`` without an end of line and without other tabs.
-
-    `defects` are short stable names of what was repaired. There are none if the line was legal
-    N-Triples, and at most its spacing changed or a raw tab in a text became ``\t``.
-    """
+    r"""A triple, as ``<s>\t<p>\t<o>\t.`` without an end of line and without other tabs."""
 
     line: bytes
+    # Short stable names. Of legal N-Triples, only the spacing and raw tabs in texts change.
     defects: tuple[str, ...]
 
 
@@ -255,7 +248,7 @@ Cleaned: TypeAlias = Repaired | Rejected | Skipped
 
 
 def clean_line(line: bytes) -> Cleaned:
-    r"""Repair a line, with or without its end of line, or return why not.
+    r"""Repair a line, with or without its end of line, or return why not; never raises.
 
     >>> clean_line(b'<a:s>    <a:p>  "Linuxov\\xe9"@cs .\r\n')
     Repaired(line=b'<a:s>\t<a:p>\t"Linuxov\xc3\xa9"@cs\t.', defects=('Python escape',))

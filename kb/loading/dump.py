@@ -1,8 +1,7 @@
 """Read dumps as blocks of whole lines, compressed or not, from files or standard input.
 
-The content determines the compression. A file is refused if its first lines show that it is no
-Freebase dump. No part of it is skipped in silence: a file that is cut short or followed by
-something else raises. The lines are looked at in `kbqa.kb.loading.filter_block`.
+A file is refused if its first lines show that it is no Freebase dump. A file that is cut short or
+followed by something else raises.
 """
 
 import bz2
@@ -35,8 +34,7 @@ from kbqa.sparql.terms import FREEBASE_NS
 READ_ERRORS: tuple[type[Exception], ...] = (
     EOFError,
     OSError,
-    # Its stubs make an instance of it.
-    cast(type[Exception], IsalError),
+    cast(type[Exception], IsalError),  # its stubs make an instance of it
     lzma.LZMAError,
     zstandard.ZstdError,
 )
@@ -45,21 +43,17 @@ READ_ERRORS: tuple[type[Exception], ...] = (
 _MAGIC_BYTES = 6
 _PIECE_BYTES = 1 << 20
 _GZIP_BYTES = 256 << 10
-_PACKED_BYTES = 128 << 10
-"""Bytes of a compressed file read at once; at a ratio of 13 they unpack to 1.7 MB."""
-
+_PACKED_BYTES = 128 << 10  # read at once; at a ratio of 13 they unpack to 1.7 MB
 _ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf")
 
 STDIN = "-"
 
-BLOCK_BYTES = 16 << 20
-"""Usual size of a block: some 125,000 lines of Freebase."""
+BLOCK_BYTES = 16 << 20  # some 125,000 lines of Freebase
 
 _PROBED_LINES = 1000
 _FREEBASE = b"freebase.com/"
 _IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
-_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")
-"""A name of the Turtle dumps, with the prefix that they or papers use."""
+_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")  # the prefixes of the Turtle dumps and of papers
 
 _ONLY_FREEBASE = "kbqa loads only Freebase."
 _OTHER_DATA_SETS = {
@@ -67,8 +61,8 @@ _OTHER_DATA_SETS = {
     b"wikidata.org/": "Wikidata",
     b"yago-knowledge.org/": "YAGO",
 }
+# Far above any Freebase literal; the longest seen has 56,153 characters.
 _LONGEST_LINE_BYTES = 64 << 20
-"""Far above any Freebase literal (the longest seen has 56,153 characters): it is binary data."""
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
 _SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
@@ -85,11 +79,6 @@ class HashedFile:
         self.magic = raw.read(_MAGIC_BYTES)  # `read` returns these bytes too
         self._unread = self.magic
         self.size_bytes = 0  # how far it has been read
-
-    @property
-    def is_archive(self) -> bool:
-        """Whether it is an archive of several files."""
-        return self.magic.startswith(_ARCHIVES)
 
     @property
     def sha256(self) -> str:
@@ -126,9 +115,8 @@ class HashedFile:
 def decompress(file: HashedFile) -> Iterator[bytes]:
     """Read a file's content in pieces of about a megabyte.
 
-    Formats: gzip, bzip2, xz and Zstandard, also with several members in a row. Anything else is
-    returned unchanged. One of `READ_ERRORS` is raised if the file is damaged, cut short, or
-    followed by something else.
+    It may be gzip, bzip2, xz or Zstandard, also with several members in a row; any other content is
+    returned unchanged. Raises one of `READ_ERRORS`.
     """
     if file.magic.startswith(b"\x1f\x8b"):
         return _gzip(file)
@@ -194,7 +182,7 @@ class Block:
 
 
 def dump_size_bytes(dump: str) -> int | None:
-    """Return the size of a dump on disk, or None for standard input or what is not a plain file.
+    """Return the size of a dump on disk, or None for standard input or another stream.
 
     Raises:
         InputError: There is no such file, or it may not be read.
@@ -213,7 +201,7 @@ def dump_size_bytes(dump: str) -> int | None:
 
 
 class DumpReader:
-    """A dump that is open: read its blocks, then ask for its size and hash, then close it."""
+    """An open dump: read its blocks, then ask for its size and hash, then close it."""
 
     def __init__(self, dump: str) -> None:
         dump_size_bytes(dump)
@@ -243,19 +231,18 @@ class DumpReader:
     def blocks(
         self, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
     ) -> Iterator[Block]:
-        """Read the dump, once.
+        """Read the dump, once. Blocks end at the same places if those before are skipped.
 
         Args:
-            block_bytes: Size at which a block ends, with the line that reaches it. Blocks end at
-                the same places whether those before are read or skipped.
+            block_bytes: A block ends with the line that reaches this size.
             skip_bytes: Skip the blocks up to the one with this `Block.end`.
             skip_lines: The number of lines in them.
 
         Raises:
-            DumpError: It is damaged or cut short, is empty, is not a Freebase dump, or ends before
+            DumpError: It is damaged, cut short, empty, no Freebase dump, or ends before
                 `skip_bytes`.
         """
-        if self._file.is_archive:
+        if self._file.magic.startswith(_ARCHIVES):
             raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
         line, end = skip_lines + 1, skip_bytes
         gathered: list[bytes] = []
@@ -394,11 +381,7 @@ class LiteralParts(NamedTuple):
 
 
 def literal_parts(term: bytes) -> LiteralParts | None:
-    r"""Split a literal into text and language; None for an IRI.
-
-    >>> literal_parts(rb'"Reverse Side of \"Stalker\""@en')
-    LiteralParts(text='Reverse Side of "Stalker"', language='en')
-    """
+    """Split a literal into text and language; None for an IRI."""
     if not term.startswith(b'"'):
         return None
     quoted, _, suffix = term.decode("utf-8").rpartition('"')

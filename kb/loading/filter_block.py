@@ -52,8 +52,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LANGUAGE_TAG = '"@([A-Za-z0-9-]+)$'
 _OTHER_LANGUAGE = "a literal in another language"
 
-_LONG_RUN = 64
-"""Minimum number of triples in a row with one subject to count its relations."""
+_LONG_RUN = 64  # triples in a row with one subject for which its relations are counted
 
 REFUSED = "refused by the store's parser"
 
@@ -227,7 +226,7 @@ def _is_readable(line: bytes) -> bool:
 
 
 def _split(table: pl.DataFrame, claim: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of which a claim is true, and the others; fast if it is true of all."""
+    """Return the rows for which a claim is true, and the others; fast if it is true of all."""
     mask = table.select(claim.alias("claim")).to_series()
     if mask.all():
         return table, table.clear()
@@ -239,7 +238,7 @@ def _predicates(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_plain(table: pl.DataFrame, predicates: pl.DataFrame) -> pl.Expr:
-    """Return which triples need no cleaning. Subjects come in runs; each run is checked once."""
+    """Select the triples that need no cleaning. Subjects come in runs, each checked once."""
     subjects = table["subject"]
     subjects = subjects.filter(subjects.ne_missing(subjects.shift()))
     is_plain = pl.col("object").str.contains(_IS_TERM)
@@ -318,10 +317,10 @@ def _id(column: str) -> pl.Expr:
 
 
 class RejectsFile:
-    """Tab-separated values, one row for each line, in the order of the dumps.
+    """The file of rejected lines: tab-separated values, in the order of the dumps.
 
-    The text is the last column, as in the dump: it may contain tabs or bytes that are not UTF-8.
-    What is in the file beyond `size_bytes`, which the checkpoint names, is cut off.
+    The last column is the text as in the dump: it may contain tabs or bytes that are not UTF-8. An
+    existing file is cut to `size_bytes`, which the checkpoint names.
     """
 
     def __init__(self, path: Path, size_bytes: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""A load, into a store or into shards: its settings, its forecast, and the way of its shards.
+"""A load into a store or into shards: its settings, its forecast, and the flow of its shards.
 
 `LoadJob` alone changes and saves the checkpoint. A shard counts once it is on disk and the
 checkpoint names it. It is deleted once the sink has taken it and the checkpoint says so.
@@ -32,28 +32,28 @@ from kbqa.kb.loading.rules import FilterRules, profile
 from kbqa.kb.loading.shards import Shard, ShardSink, fill_shards
 from kbqa.sparql.errors import DumpError, InputError
 
+# Size of a finished store for each triple, names and statistics included, measured at 26 million
+# triples; 150 below some 10 million, where RocksDB does not compress yet.
 STORE_BYTES = 110
-"""Size of a finished store for each triple, names and statistics included, measured at 26 million
-triples; 150 below some 10 million, where RocksDB does not compress yet."""
 
+# Peak disk space of a load for each triple: while RocksDB merges files, it keeps the old ones too
+# (193 and 228 in two loads of 3 million).
 PEAK_BYTES = 230
-"""Peak disk space of a load for each triple: while RocksDB merges files, it keeps the old ones too
-(193 and 228 in two loads of 3 million)."""
 
-MIN_SHARDS = 8
-MAX_SHARD_TRIPLES = 500_000
-"""pyoxigraph sorts a million at a time. Half a million fits the caches better, takes a third of the
-memory (1.0 instead of 3.4 GB for two loaders), and a kill loses less."""
+_MIN_SHARDS = 8
 
+# pyoxigraph sorts a million triples at a time. Half a million fits the caches better, takes a third
+# of the memory (1.0 instead of 3.4 GB for two loaders), and a kill loses less.
+_MAX_SHARD_TRIPLES = 500_000
 _MIN_SHARD_TRIPLES = 100_000
 
+# Dumps up to this size are counted. The start of a larger one says nothing about the rest: it has
+# the schema, and all the instances of each type.
 _WHOLE_BYTES = 64 << 20
-"""Dumps up to this size are counted. The start of a larger one says nothing about the rest: it has
-the schema, and all the instances of each type."""
 
+# The final dump of Freebase has 3.13 billion lines, 32.2 GB compressed, 400 GB plain.
 _PLAIN_LINE_BYTES = 129
 _PACKED_LINE_BYTES = 10.3
-"""The final dump of Freebase has 3.13 billion lines, 32.2 GB compressed, 400 GB plain."""
 
 KEPT_SHARE = 0.45
 """Share of lines kept by rules that drop some. A guess between what others kept of the final dump
@@ -61,20 +61,20 @@ KEPT_SHARE = 0.45
 
 LoadStage = Literal["reading", "loading", "compacting", "indexing"]
 
+# Free disk space to keep, in shards of the last one's size: with none, a load could not resume.
 _SPARE_SHARDS = 4
-"""Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
 
+# Shards that reading may be ahead of a sink, if the store is not compacted: then the names are
+# built on one core while the last shards are loaded. Otherwise they are built during compaction,
+# which takes the other core.
 _AHEAD_SHARDS = 8
-"""How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
-names then takes one core while the last shards are loaded. In a load that compacts, it takes one
-core during the compaction, which takes the other."""
 
+# The names in the folder that a load works in, with those of files that a kill may leave.
 _OF_A_LOAD = re.compile(
     r"lock|runs|rejects\.tsv|graph(\.clean|\.old)?|shard-\d+\.(nt|cleaned)|etilqs_\w+"
     r"|(names|statistics)\.sqlite(\.staging)?(-journal)?"
     r"|(checkpoint|manifest|schema)\.json(\.[0-9a-f]+\.tmp)?"
 )
-"""The names in the folder that a load works in, with those of files that a kill may leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,7 @@ class Forecast:
 def forecast(dumps: Sequence[str], directory: Path, rules: FilterRules) -> Forecast | None:
     """Forecast a load: exactly for small dumps, by the shape of Freebase for large ones.
 
-    Returns:
-        None if a dump is standard input or a pipe, which can be read only once.
+    Returns None if a dump is standard input or a pipe, which can be read only once.
     """
     if None in [dump_size_bytes(dump) for dump in dumps]:
         return None
@@ -115,8 +114,8 @@ def forecast(dumps: Sequence[str], directory: Path, rules: FilterRules) -> Forec
 def shard_size(expected: Forecast | None) -> int:
     """Choose the triples in a shard: at least 8 shards, but none too small or too large."""
     if expected is None:
-        return MAX_SHARD_TRIPLES
-    return min(max(expected.triples // MIN_SHARDS, _MIN_SHARD_TRIPLES), MAX_SHARD_TRIPLES)
+        return _MAX_SHARD_TRIPLES
+    return min(max(expected.triples // _MIN_SHARDS, _MIN_SHARD_TRIPLES), _MAX_SHARD_TRIPLES)
 
 
 def check_disk(expected: Forecast, directory: Path) -> None:
@@ -130,14 +129,14 @@ def check_disk(expected: Forecast, directory: Path) -> None:
 
 
 def _estimate(dump: str, rules: FilterRules) -> tuple[int, int]:
-    """Return the lines of a dump and the triples that are kept of it."""
+    """Return the number of lines in a dump, and of triples kept."""
     lines = triples = 0
-    sort_out = BlockFilter(rules)
+    block_filter = BlockFilter(rules)
     with closing(DumpReader(dump)) as reader:
         for block in reader.blocks():
             if block.end > _WHOLE_BYTES:
                 break
-            counts = sort_out(block).counts
+            counts = block_filter(block).counts
             lines += counts.read
             triples += counts.kept
         else:
@@ -176,7 +175,7 @@ class SilentProgress:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How a load works. The output does not depend on it."""
+    """Settings of a load that do not change its output."""
 
     strict: bool = False  # stop at the first line that needs repair or is rejected
     shard_triples: int | None = None  # None to choose by the size of the dumps
@@ -191,15 +190,13 @@ class LoadSettings:
 
 
 class LoadJob:
-    """A load in the folder `work`, up to the point where every shard is taken.
+    """A load in the folder `work`, until every shard is taken.
 
-    The defaults are the profile ``qa``, the default settings and no progress.
-
-    Raises:
-        InputError: No dump was given, or one does not exist.
+    The defaults are the profile ``qa``, the default settings and no progress. A missing dump raises
+    `InputError`.
     """
 
-    state: Checkpoint  # known from `begin` on
+    state: Checkpoint  # set by `begin`
 
     def __init__(
         self,
@@ -220,14 +217,11 @@ class LoadJob:
         self._identities = tuple(_identity(dump) for dump in self._dumps)
 
     def check_directory(self, manifest: Path, parts: Collection[Path], *, is_placing: bool) -> None:
-        """Check that all in the output's folder is kbqa's, and that no dump is in it.
+        """Check that the output's folder, where a load deletes files, has only files of kbqa.
 
-        A load deletes what it finds there, so it must not find anything else. A finished load
-        leaves the manifest and the parts; `is_placing` says that a stopped one left parts and no
-        manifest yet.
-
-        Raises:
-            InputError: Something there is not kbqa's, or is a link.
+        A finished load leaves the manifest and the parts; `is_placing` says that a stopped one left
+        parts and no manifest yet. Raises `InputError` if a file there is not kbqa's, is a link, or
+        is a dump.
         """
         directory, work = self.work.directory.parent, self.work.directory
         if directory.exists() and not directory.is_dir():
@@ -273,10 +267,7 @@ class LoadJob:
     def begin(
         self, output: str, overwrite: bool, check: Callable[[Checkpoint], None] = lambda _: None
     ) -> None:
-        """Find the load to resume, of the same kind of output, or start one.
-
-        `overwrite` and `check` are as in `find_unfinished`.
-        """
+        """Resume a load with the same kind of output, or start one; see `find_unfinished`."""
         plan = self._plan(output)
         found = find_unfinished(self.work, plan, overwrite, check)
         if found is not None:
@@ -291,7 +282,7 @@ class LoadJob:
         self.state = Checkpoint(plan, self.settings.shard_triples or shard_size(expected))
 
     def fill(self, sink: ShardSink) -> None:
-        """Read the rest of the dumps, and submit every shard that the sink has not taken."""
+        """Read the rest of the dumps, and submit all shards that the sink has not taken."""
         state = self.state
         for number in state.unloaded:
             sink.submit(self.work.shard(number))
@@ -332,7 +323,7 @@ class LoadJob:
         self.state.save(self.work.checkpoint)
 
     def dump_files(self) -> tuple[DumpFile, ...]:
-        """Describe the dumps, which were read to their end."""
+        """Describe the dumps, once all are read."""
         return tuple(
             DumpFile(name, read.size_bytes, read.sha256)
             for name, read in zip(self._dumps, self.state.dumps, strict=True)
@@ -428,7 +419,7 @@ def cores() -> int:
 
 
 def _identity(dump: str) -> tuple[str, str]:
-    """Return a dump's path, and what changes when the file does."""
+    """Return a dump's path, and a text that changes when the file does."""
     if dump_size_bytes(dump) is None:
         return dump, "a stream"
     path = Path(dump).resolve()
@@ -437,7 +428,7 @@ def _identity(dump: str) -> tuple[str, str]:
 
 
 def _check_work(work: StoreLayout) -> None:
-    """Refuse to work in a folder that is not a load's: what no load needs is deleted there."""
+    """Refuse a folder that is not a load's: a load deletes the files that it does not need."""
     is_folder = work.directory.is_dir()
     found = sorted(work.directory.iterdir()) if is_folder else []
     _refuse_links(found)

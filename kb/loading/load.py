@@ -11,21 +11,19 @@
                                                                    at the very end: manifest.json
 ```
 
-The reader (`kbqa.kb.loading.dump`) unpacks a dump, hashes it, and cuts it into blocks of
-whole lines. Threads filter the blocks (`kbqa.kb.loading.filter_block`). The kept triples go
-into shards, in the order of the dump, and each shard leaves small sorted files, the runs
-(`kbqa.kb.loading.shards`). A process loads the shards into the store
-(`kbqa.kb.loading.store_writer`). When the dumps are read, the names, the schema and the statistics
-are built from the runs, while the last shards are loaded and the store is compacted. Then the store
-is asked for the relations of those hubs whose edges are scattered over the dump, and all parts are
-moved into place, the manifest last.
+The reader (dump.py) unpacks a dump, hashes it, and cuts it into blocks of whole lines. Threads
+filter the blocks (filter_block.py). The kept triples go into shards, in the order of the dump, and
+each shard leaves small sorted files, the runs (shards.py). A process loads the shards into the
+store (store_writer.py). When the dumps are read, the names, the schema and the statistics are built
+from the runs, while the last shards are loaded and the store is compacted. Then the store is asked
+for the relations of those hubs whose edges are scattered over the dump, and all parts are moved
+into place, the manifest last.
 
 All of it happens in a folder inside the store's directory, with a checkpoint after every step
-(`kbqa.kb.loading.job`): to resume a load that was killed, ask for it again. Memory holds some
-blocks, a batch of triples for each loader and one range of nodes, whatever the size of the dump.
+(job.py): to resume a load that was killed, ask for it again. Memory holds some blocks, a batch of
+triples for each loader and one range of nodes, whatever the size of the dump.
 
-`emit_shards` writes the same lines as gzipped shards instead. ``shards.json``, written last, lists
-them.
+`emit_shards` writes the same lines as gzipped shards; ``shards.json``, written last, lists them.
 """
 
 import json
@@ -87,10 +85,10 @@ def load_freebase(
     Args:
         dumps: Paths of N-Triples files, compressed or not; ``-`` is standard input.
         store_directory: Where the store goes; created if it is missing.
-        rules: What to leave out; None for the profile ``qa``.
+        rules: None for the profile ``qa``.
         overwrite: Replace a finished store, or discard an unfinished load of something else. A
             finished store stays in use until the new one is complete.
-        settings: How the load works; None for the defaults.
+        settings: None for the defaults.
         progress: Receives the progress.
 
     Raises:
@@ -123,7 +121,7 @@ def load_freebase(
 
 
 def _prepare_graph(work: StoreLayout, state: Checkpoint) -> None:
-    """Check the triples that a stopped load has loaded, and drop what it left half loaded."""
+    """Check the triples that a stopped load has loaded, and delete half loaded files."""
     if state.is_built:
         return
     wait_for_writer(work.graph)
@@ -208,10 +206,7 @@ def emit_shards(
     settings: LoadSettings | None = None,
     progress: LoadProgress | None = None,
 ) -> OutputSummary:
-    """Write ``part-00000.nt.gz``, ``part-00001.nt.gz``, … to a directory, or resume that.
-
-    Args and errors are those of `load_freebase`.
-    """
+    """Write ``part-00000.nt.gz``, … to a directory, or resume that; else as `load_freebase`."""
     work = StoreLayout(StoreLayout(directory).building)
     job = LoadJob(dumps, work, rules, settings, progress)
     with naming_write_errors(f"the shards in {directory}"):
@@ -238,7 +233,7 @@ def emit_shards(
 
 
 class _Emitter:
-    """Compresses shards, several at a time; a `ShardSink`."""
+    """A `ShardSink` that compresses several shards at a time."""
 
     def __init__(self, directory: Path, threads: int) -> None:
         self._directory = directory

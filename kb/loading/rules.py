@@ -1,4 +1,4 @@
-"""Rules for what a load leaves out: predicates, and texts in other languages.
+"""The rules of what a load leaves out: predicates, and texts in other languages.
 
 A profile is a ready set of rules. Users with other needs write a TOML file of rules.
 """
@@ -9,16 +9,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbqa.kb.loading.cleaning import PREFIXES
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import FREEBASE_NS, has_scheme
 
-PROFILES = ("qa", "full")
-"""The names that `profile` knows; the first is the default."""
-
-_KEY_NS = "http://rdf.freebase.com/key/"
-_RDF_NS = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-_RDFS_NS = "http://www.w3.org/2000/01/rdf-schema#"
-_OWL_NS = "http://www.w3.org/2002/07/owl#"
+PROFILES = ("qa", "full")  # the first is the default
 
 _PRIMARY_TAG = re.compile(r"[a-z]{1,8}")
 _NOT_IN_PATTERN = re.compile(r'[\x00-\x20<>"{}|^`\\]|\*.')
@@ -54,7 +49,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """What a load keeps and what it leaves out."""
+    """The rules of a load."""
 
     name: str  # of the profile, or the user's own name for the rules
     languages: tuple[str, ...] = ()  # of texts to keep, as primary tags; empty for all
@@ -70,11 +65,7 @@ class FilterRules:
         return next((drop.reason for drop in self.drops if drop.matches(predicate_iri)), None)
 
     def keeps_language(self, tag: str) -> bool:
-        """Return whether texts with a language tag are kept; texts without a tag always are.
-
-        >>> FilterRules("mine", languages=("en",)).keeps_language("en-GB")
-        True
-        """
+        """Return whether texts with a language tag, such as ``en-GB``, are kept."""
         return not self.languages or not tag or tag.lower().partition("-")[0] in self.languages
 
     def to_toml(self) -> str:
@@ -114,11 +105,7 @@ def profile(name: str) -> FilterRules:
 
 
 def read_rules(path: Path) -> FilterRules:
-    """Read a file of rules.
-
-    Raises:
-        InputError: It cannot be read, or has an unknown or wrong entry.
-    """
+    """Read a file of rules, or raise `InputError`."""
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, RecursionError) as error:
@@ -178,16 +165,16 @@ def _quoted(text: str) -> str:
 
 
 _QA_REASONS = {
-    "rdf:type repeats type.object.type": (_RDF_NS + "type",),
+    "rdf:type repeats type.object.type": (PREFIXES["rdf"] + "type",),
     "type.type.instance repeats type.object.type": ("type.type.instance",),
-    "rdfs:label repeats type.object.name": (_RDFS_NS + "label",),
+    "rdfs:label repeats type.object.name": (PREFIXES["rdfs"] + "label",),
     "RDF schema repeats type.property": (
-        _RDFS_NS + "domain",
-        _RDFS_NS + "range",
-        _OWL_NS + "inverseOf",
+        PREFIXES["rdfs"] + "domain",
+        PREFIXES["rdfs"] + "range",
+        PREFIXES["owl"] + "inverseOf",
     ),
     "keys of other databases and Wikipedia": (
-        _KEY_NS + "*",
+        PREFIXES["key"] + "*",
         "type.object.key",
         "freebase.object_hints.best_hrid",
     ),

@@ -5,8 +5,7 @@ together in the order of the dumps, so that the shards do not depend on the numb
 
 Each shard leaves three runs, small sorted files: the number of triples with each node, the
 relations of these triples, and the triples for names and schema. All are sorted by a hash of the
-node's IRI, so that a range of hashes can be read from all of them without the rest. Memory holds
-one range, whatever the size of the dump.
+node's IRI, so that memory holds one range of hashes, whatever the size of the dump.
 
 The hash is polars' own, and stable within one version of polars; a load resumes only with the same
 version. Two of 100 million nodes share a hash with probability 3 in 10,000; they would count as
@@ -43,8 +42,7 @@ from kbqa.sparql.errors import DumpError
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import resource_id
 
-_FEW_EDGES = 8
-"""A node with fewer edges in a shard is hardly a hub: its relations are not written."""
+_FEW_EDGES = 8  # with fewer in a shard, a node is hardly a hub: its relations are not written
 
 _RANGE_ROWS = 1_000_000
 _GROUP_ROWS = 65_536
@@ -79,10 +77,7 @@ def write_run(work: StoreLayout, shard: int, tables: Sequence[BlockTables]) -> i
 
 
 def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRange]:
-    """Merge the runs of all shards, which have so many rows of node counts; raises `DumpError`.
-
-    `hub_degree` is how many edges in one direction make a hub.
-    """
+    """Merge the runs of all shards, with `rows` node counts; raises `DumpError`."""
     # Sorted lists of files: the order of the shards is the order of the dump.
     files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in RUN_KINDS}
     try:
@@ -170,14 +165,14 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 
 class TakenShard(NamedTuple):
-    """A shard that the sink has taken for good."""
+    """A shard that the sink has taken."""
 
     path: Path  # as it was submitted
     refused: dict[int, str]  # lines that the sink left out, by line number, 1-based
 
 
 class ShardSink(Protocol):
-    """Takes complete shards: files of N-Triples, which the sink reads and does not delete."""
+    """Takes complete shards, files of N-Triples, and leaves the files as they are."""
 
     @property
     def pending(self) -> int:
@@ -206,7 +201,7 @@ class Shard:
 
 
 class FilledBlock(NamedTuple):
-    """What one more filtered block brings."""
+    """The progress by one more filtered block."""
 
     bytes_read: int  # of all dumps, as they are on disk
     shard: Shard | None = None  # the one that the block completes, if it does
@@ -221,10 +216,7 @@ def fill_shards(
     shard_triples: int,
     threads: int,
 ) -> Generator[FilledBlock]:
-    """Read the rest of the dumps into shards of at least `shard_triples`, filtering in threads.
-
-    `start` is the state of the load, read at the beginning and not changed.
-    """
+    """Read the rest of the dumps, after `start`, into shards of at least `shard_triples`."""
     number, position, read_dumps = start.shards, start.position, list(start.dumps)
     bytes_read = sum(dump.size_bytes for dump in read_dumps)
     rejects = RejectsFile(work.rejects, start.rejects_bytes)
@@ -267,7 +259,7 @@ class _OpenShard:
         self.counts += block.counts
 
     def finish(self, position: Position, dumps: list[ReadDump], rejects: RejectsFile) -> Shard:
-        """Have everything on disk."""
+        """Write the rest to the disk, with the runs."""
         size_bytes = self._file.tell()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -347,7 +339,7 @@ def _sum(counted: Iterable[pl.DataFrame]) -> Counter[str]:
 
 
 class IndexedRuns(NamedTuple):
-    """What `index_runs` found in the runs."""
+    """The results of `index_runs`."""
 
     entities: int  # distinct machine ids among the triples, mediators included
     names: int  # names and aliases in the index
@@ -357,12 +349,12 @@ class IndexedRuns(NamedTuple):
 
 
 def index_languages(rules: FilterRules) -> tuple[str, ...]:
-    """Return the languages of the name index: those that are kept, or English if all are."""
+    """Return the languages of the name index: those kept, or English if all are."""
     return rules.languages or _INDEXED_WITHOUT_CHOICE
 
 
 def index_runs(work: StoreLayout, state: Checkpoint, rules: FilterRules) -> IndexedRuns:
-    """Write the name index, the schema and the statistics in place of those that are there."""
+    """Write the name index, the schema and the statistics, and replace existing ones."""
     languages = frozenset(index_languages(rules))
     write_statistics(work.statistics, state.relations, state.types.items())
     names = NameIndexBuilder(work.names)

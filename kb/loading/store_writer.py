@@ -1,10 +1,8 @@
 """Load shards into a store in a separate process.
 
-`StoreWriter` is the parent's side, `store_writer_process.py` the child's, which alone has the store
-open for writing. So a load can be stopped at once, although pyoxigraph cannot be interrupted, and
-its memory is freed. A shard is a plain N-Triples file: `bulk_load` reads several at a time without
-holding the interpreter lock, and loads all of a file or nothing. A line that its parser refuses is
-found and left out. At the end a second child merges the store's files.
+The child process (`store_writer_process.py`) alone has the store open for writing. So a load can be
+stopped at once, although pyoxigraph cannot be interrupted, and its memory is freed. At the end a
+second child merges the store's files.
 
 The parent writes lines, each a path or a command; the child answers each with a line of JSON. When
 the parent ends, for whatever reason, the pipe closes and the child exits at once.
@@ -21,7 +19,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Any
 
 from pyoxigraph import Store
@@ -29,6 +26,9 @@ from pyoxigraph import Store
 from kbqa.kb.loading.shards import TakenShard
 from kbqa.sparql.errors import DumpError
 
+# Memory settings of the child's C library: large pages, and freed memory is kept. The bulk loader
+# sorts millions of small keys; without this it spends a fifth of its time on clearing the same
+# memory again.
 _MALLOC = ":".join(
     f"glibc.malloc.{name}={value}"
     for name, value in {
@@ -39,10 +39,6 @@ _MALLOC = ":".join(
         "top_pad": 1 << 28,
     }.items()
 )
-"""Memory settings of the child's C library: large pages, and freed memory is kept. The bulk loader
-sorts millions of small keys; without this it spends a fifth of its time on clearing the same memory
-again."""
-
 _COMPACT = "compact"
 _FINISH = ""
 _PROGRAM = Path(__file__).with_name("store_writer_process.py")
@@ -85,9 +81,9 @@ class StoreWriter:
         return TakenShard(Path(answer["shard"]), refused)
 
     def compact(self) -> None:
-        """Merge the files of the store, as the last thing.
+        """Merge the files of the store, as the last step.
 
-        Before, the ranges of keys in the files overlap, so a query must read many of them.
+        Their ranges of keys overlap, so that a query would have to read many of them.
         """
         self.finish()
         self._close()
@@ -105,12 +101,7 @@ class StoreWriter:
     def __enter__(self) -> "StoreWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _start(self, loaders: int) -> None:
@@ -190,14 +181,9 @@ def wait_for_writer(graph: Path) -> None:
 
 
 def drop_orphans(graph: Path) -> None:
-    """Delete files that a killed process left in a store and that do not belong to it.
-
-    RocksDB never deletes files that it was given but did not take in. A backup has hard links to
-    the files in use, so it takes no time and no disk space, and can replace the store.
-
-    Raises:
-        RuntimeError: The store is damaged.
-    """
+    """Delete files that a killed process left in a store; raises `RuntimeError` on damage."""
+    # RocksDB never deletes files that it was given but did not take in. A backup has hard links to
+    # the files in use, so it takes no time and no disk space, and can replace the store.
     clean, old = graph.with_suffix(".clean"), graph.with_suffix(".old")
     if graph.exists():
         shutil.rmtree(clean, ignore_errors=True)

@@ -6,7 +6,8 @@ It is run by its path and imports nothing of kbqa, which takes ten times as long
 
 It reads lines: the paths of shards to load, or ``compact``. It answers each with a line of JSON. An
 empty line closes the store. If the input ends without one, the parent is gone, and it exits at
-once.
+once. `bulk_load` reads several shards at a time without holding the interpreter lock, and loads all
+of a file or nothing. A line that its parser refuses is found and left out.
 
 RocksDB merges files in the background whenever a few have come in, and most of that work is done
 again when the next come. So with loaders, it merges only while a core is idle. A process without

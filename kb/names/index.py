@@ -1,6 +1,4 @@
-"""The name index: which entities have a name, exactly, nearly, or inside a question.
-
-Read here, built by `kbqa.kb.names.build`. It is one SQLite file:
+"""Find entities by name in the name index, which `kbqa.kb.names.build` writes: one SQLite file.
 
     name(key, weight, mid, text, own_name)   entities of a normalised name, best first
     key(id, key, popularity)                 normalised names, the most popular first
@@ -8,12 +6,12 @@ Read here, built by `kbqa.kb.names.build`. It is one SQLite file:
     word(id, word)                           the words that may hold typing errors, by frequency
     word_form                                FTS5: what is left of `word` when letters are deleted
 
-Ids ascend as popularity falls, so that whatever reads only the first rows reads the best ones.
+Ids ascend as popularity falls, so that the first rows are the best ones.
 
 A typing error is a letter too many, too few or wrong, or two neighbours swapped: the distance of
-optimal string alignment. Words are found by what is left of them when letters are deleted: two
-words that differ by one error have a form in common, each with at most one letter deleted. Only the
-first letters are varied, as that is selective enough and bounds the forms of a word.
+optimal string alignment. Two words that differ by one error have a form in common, each with at
+most one letter deleted, and are found by that. Only the first letters are varied: that is selective
+enough and bounds the forms of a word.
 
 Source: W. Garbe's SymSpell (deletions on both sides, and of a beginning alone), after Mor and
 Fraenkel 1982, A hash code method for detecting and correcting spelling errors.
@@ -37,16 +35,15 @@ _TWO_ERRORS_FROM = 8
 _SHORTEST_WORD = 2
 _VARIED_LETTERS = 7
 
-MAX_SPAN_TOKENS = 8
-"""Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
+MAX_SPAN_TOKENS = 8  # of the longest name looked for in a question
 
 _LONGEST = 100  # characters of a text that is searched otherwise than by equality
-_CANDIDATES = 200  # names considered that begin with a text, or hold its words
-_PREFIX_ROWS = 1000  # names read in search of these
-_SHORT = 3  # characters from which on a beginning is rare enough
+_CANDIDATES = 200  # names considered that begin with a text, or contain its words
+_PREFIX_ROWS = 1000  # names read to find those that begin with a text
+_SHORT = 3  # characters; shorter beginnings are too frequent for `_PREFIX_ROWS`
 _FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
-_NEAR_WORDS = 200  # of these, those that are near enough
-_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
+_NEAR_WORDS = 200  # corrections of a mistyped word, at most
+_REMEMBERED_WORDS = 256  # mistyped words whose near words are kept
 _SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
 _PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
 _TELLING_WORDS = 3  # words that a name must hold where another word is wrong
@@ -57,24 +54,22 @@ _OTHER_FORM_SCORE = 0.95
 
 _POPULARITY_BITS = 40
 
-POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1
-"""The part of a name's weight that is the entity's popularity."""
-
+POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1  # the entity's popularity in a name's weight
 _OWN = 1 << _POPULARITY_BITS
 
 
 def allowed_errors(text: str) -> int:
-    """Return how many typing errors a text may hold: 1 from 4 characters on, 2 from 8 on."""
+    """Return the number of typing errors that a text may hold: 1 from 4 characters, 2 from 8."""
     return (len(text) >= _ONE_ERROR_FROM) + (len(text) >= _TWO_ERRORS_FROM)
 
 
 def is_spelled(word: str) -> bool:
-    """Return whether a word may hold typing errors: numbers are another number, not a wrong one."""
+    """Return whether a word may hold typing errors, as a number may not."""
     return len(word) >= _SHORTEST_WORD and word.isalpha()
 
 
 def word_errors(word: str) -> int:
-    """Return how many of its text's errors may fall on one word."""
+    """Return the number of a text's errors that may be in one word."""
     return max(1, allowed_errors(word))
 
 
@@ -93,11 +88,7 @@ def deletion_forms(word: str, errors: int) -> set[str]:
 
 
 def reshaped(words: Sequence[str]) -> Iterator[str]:
-    """Write a text with one error at a blank: left out, put in, moved by a letter, or mistaken.
-
-    >>> sorted(reshaped(["ab", "cd"]))[:4]
-    ['a b cd', 'a bcd', 'ab c d', 'abc d']
-    """
+    """Write a text with one error at a blank: left out, put in, moved by a letter, or mistaken."""
     for at, word in enumerate(words):
         before, after = words[:at], words[at + 1 :]
         for cut in range(1, len(word)):
@@ -118,8 +109,8 @@ def respelled(
 ) -> Iterator[str]:
     """Write a text with exactly 1 or 2 errors, none at a blank.
 
-    For each word, `near` has those that it may be meant for with their errors, the likeliest first.
-    Of texts with errors in two words, at most `limit` are written, with the likelier words.
+    For each word, `near` maps its possible corrections to their errors, the most likely first. Of
+    texts with errors in two words, at most `limit` are written.
     """
     for at, spellings in enumerate(near):
         for spelling, distance in spellings.items():
@@ -160,7 +151,7 @@ def standing(popularity: int, is_alias: int) -> int:
 
     Popularity counts in classes of a factor of two, and an alias as a quarter of it: on the 3,097
     questions of webqsp.train this puts the topic entity first in 93.0 % of the spans that name it,
-    against 90.8 % without; other weights give no more than that.
+    against 90.8 % without; other weights give no more.
     """
     return popularity.bit_length() - 2 * is_alias
 
@@ -173,14 +164,19 @@ def name_weight(popularity: int, is_alias: bool) -> int:
     )
 
 
+def token_runs(tokens: Sequence[str], max_tokens: int) -> list[tuple[int, int, str]]:
+    """List the runs of up to `max_tokens` as start, end and text, longer ones first."""
+    return [
+        (start, end, " ".join(tokens[start:end]))
+        for start in range(len(tokens))
+        for end in range(min(len(tokens), start + max_tokens), start, -1)
+    ]
+
+
 class Names(Protocol):
-    """The names of a graph's entities. Every method raises a `GraphError` if it cannot be read.
+    """The names of a graph's entities. Every method raises a `GraphError` if it cannot be read."""
 
-    Attributes:
-        is_exact: Names are found only as they are written; typing errors are not forgiven.
-    """
-
-    is_exact: bool
+    is_exact: bool  # typing errors are not forgiven
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities with exactly this name or alias, after normalisation, best first."""
@@ -199,10 +195,8 @@ class Names(Protocol):
     ) -> list[Span]:
         """Find every run of tokens that is an entity's name, in reading order, longer runs first.
 
-        Args:
-            tokens: A question's words, as written; ``kenya's`` also matches Kenya, as in `lookup`.
-            max_tokens: Longest run to try.
-            limit: Entities for each run.
+        The tokens are as written; ``kenya's`` also matches Kenya, as in `lookup`. `limit` is for
+        each run.
         """
 
     def close(self) -> None:
@@ -232,22 +226,19 @@ class NameIndex(Names):
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities with exactly this name or alias, after normalisation.
 
-        Best first: popularity decides, in classes of a factor of two, where an alias counts as a
-        quarter; within a class an own name goes before an alias. If the text has symbols, names
-        with the same symbols go before all others: C++ before C. After them, with a score of 0.95,
-        come the matches of the text without its possessive or in the singular; and if there are
-        no matches at all, in the plural.
+        They are ordered by `standing`; among equals an own name goes before an alias. If the text
+        has symbols, names with the same symbols go before all others: C++ before C. After them,
+        with a score of 0.95, come the matches of the text without its possessive or in the
+        singular; and if there are no matches at all, in the plural.
         """
         return self._matches(text, read_name(text), limit)
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias is spelled nearly like a text, best first.
 
-        Nearly is one typing error in 4 to 7 characters and two from 8 on, counted after
-        normalisation; numbers must be right. Two errors are tried only if one explains nothing, and
-        not every pair is found: two in one short word need another word that is right.
-
-        The score is the similarity: 1 minus the errors per character.
+        That is within `allowed_errors`, after normalisation; numbers must be right. Two errors are
+        tried only if one explains nothing, and not every pair is found: two in one short word need
+        another word that is right. The score is 1 minus the errors per character.
         """
         found: dict[str, NameMatch] = {}
         for key, score in self._near_keys(normalise(text), limit):
@@ -269,11 +260,7 @@ class NameIndex(Names):
         return list(found.values())[:limit]
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find entities by a name that may be incomplete or mistyped.
-
-        Equal names come first; then names that begin with the text, hold its words, or are spelled
-        nearly like it.
-        """
+        """Find equal names; then those that begin with a text, hold its words, or are near it."""
         from rapidfuzz import fuzz
 
         found = {match.mid: match for match in self.lookup(text, limit)}
@@ -298,11 +285,7 @@ class NameIndex(Names):
         self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
     ) -> list[Span]:
         """Find every run of tokens that is an entity's name."""
-        runs = [
-            (start, end, " ".join(tokens[start:end]))
-            for start in range(len(tokens))
-            for end in range(min(len(tokens), start + max_tokens), start, -1)
-        ]
+        runs = token_runs(tokens, max_tokens)
         readings = {text: read_name(text) for _, _, text in runs}
         # Most runs are not a name at all; one statement finds these.
         known = {*self._known({key for reading in readings.values() for key in reading.keys})}
@@ -326,17 +309,18 @@ class NameIndex(Names):
 
     def _equal(self, key: str, limit: int, score: float = 1.0, marks: str = "") -> list[NameMatch]:
         """Find the entities of a key, those with the symbols `marks` first."""
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT mid, text, own_name, weight FROM name WHERE key = ? "
             "ORDER BY weight DESC, mid LIMIT ?",
-            (key, max(limit, _SYMBOL_ROWS) if marks else limit),
+            key,
+            max(limit, _SYMBOL_ROWS) if marks else limit,
         )
         if marks:
             rows = sorted(rows, key=lambda row: symbols(row["text"]) != marks)[:limit]
         return [_match(row, score) for row in rows]
 
     def _near_keys(self, query: str, limit: int) -> list[tuple[str, float]]:
-        """Collect keys within the allowed errors of a query, the likeliest and best known first."""
+        """Collect keys within the allowed errors, by fewest errors and then the best known."""
         from rapidfuzz.distance import OSA
 
         if len(query) > _LONGEST:
@@ -362,7 +346,7 @@ class NameIndex(Names):
         return []
 
     def _all_but_one(self, words: Sequence[str]) -> Iterator[str]:
-        """Find keys that hold all words but any one."""
+        """Find keys that hold all words but one, whichever it is."""
         # The longest are the rarest, and reading the list of "of" takes as long as it is.
         longest = sorted(words, key=len, reverse=True)
         for at in range(min(len(words), _TELLING_WORDS + 1)):
@@ -370,12 +354,12 @@ class NameIndex(Names):
                 yield from self._holding(" ".join(others))
 
     def _known(self, keys: Iterable[str]) -> list[str]:
-        """Return the keys that have a match, the one with the best match first."""
-        rows = self._rows(
+        """Return the keys that have a match, that of the best match first."""
+        rows = self._file.rows(
             "SELECT value AS key, (SELECT weight FROM name WHERE key = value "
             "ORDER BY weight DESC LIMIT 1) AS best FROM json_each(?) "
             "WHERE best IS NOT NULL ORDER BY best DESC, key",
-            (json.dumps(sorted(keys)),),
+            json.dumps(sorted(keys)),
         )
         return [row["key"] for row in rows]
 
@@ -386,11 +370,12 @@ class NameIndex(Names):
         if not is_spelled(word):
             return {}
         forms = " OR ".join(f'"{form}"' for form in deletion_forms(word, errors))
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT word FROM word WHERE id IN "
             "(SELECT rowid FROM word_form WHERE word_form MATCH ? ORDER BY rowid LIMIT ?) "
             "ORDER BY id",
-            (forms, _FORM_ROWS),
+            forms,
+            _FORM_ROWS,
         )
         near: dict[str, int] = {}
         for row in rows:
@@ -404,33 +389,35 @@ class NameIndex(Names):
         # Bounded, as a million names begin with "j": of those that follow in the alphabet, and of
         # the most popular of all. Where a longer beginning is that frequent, its words help.
         bounds = (query, query + "\U0010ffff")
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT * FROM "
             f"(SELECT key, max(weight & {POPULARITY_MASK}) AS popularity FROM name "
             "WHERE key >= ? AND key < ? GROUP BY key LIMIT ?) "
             "ORDER BY popularity DESC, key LIMIT ?",
-            (*bounds, _PREFIX_ROWS, _CANDIDATES),
+            *bounds,
+            _PREFIX_ROWS,
+            _CANDIDATES,
         )
         if len(query) < _SHORT:
-            rows += self._rows(
+            rows += self._file.rows(
                 "SELECT key, popularity FROM (SELECT * FROM key ORDER BY id LIMIT ?) "
                 "WHERE key >= ? AND key < ? LIMIT ?",
-                (_PREFIX_ROWS, *bounds, _CANDIDATES),
+                _PREFIX_ROWS,
+                *bounds,
+                _CANDIDATES,
             )
         return {row["key"]: row["popularity"] for row in rows if row["key"] != query}
 
     def _holding(self, query: str) -> dict[str, int]:
         """Find keys that hold all words of a query, in any order, with their popularity."""
         words = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in query.split())
-        rows = self._rows(
+        rows = self._file.rows(
             "SELECT key, popularity FROM key WHERE id IN "
             "(SELECT rowid FROM key_word WHERE key_word MATCH ? ORDER BY rowid LIMIT ?)",
-            (words, _CANDIDATES),
+            words,
+            _CANDIDATES,
         )
         return {row["key"]: row["popularity"] for row in rows if row["key"] != query}
-
-    def _rows(self, sql: str, parameters: tuple[str | int, ...]) -> list[sqlite3.Row]:
-        return self._file.rows(sql, *parameters)
 
 
 def _match(row: sqlite3.Row, score: float) -> NameMatch:

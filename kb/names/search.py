@@ -5,40 +5,34 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
-from kbqa.kb.names.index import MAX_SPAN_TOKENS, NameMatch, Span, standing
+from kbqa.kb.names.index import MAX_SPAN_TOKENS, NameMatch, Span, standing, token_runs
 from kbqa.kb.names.index import Names as Names  # also from here, beside `open_names`
 from kbqa.kb.names.keys import symbols
 from kbqa.sparql.errors import ResultTruncated
+from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, sparql_term
 
-_COUNT_LIMIT = 20_000
-"""Triples counted for an entity's popularity at an endpoint: a hub has millions."""
+_COUNT_LIMIT = 20_000  # triples counted for an entity's popularity: a hub has millions
 
+# Entities counted by one query: each request takes a millisecond or two, and Virtuoso 7 counts 100
+# in 0.27 s by twenties, and in 0.39 s by fifties.
 _COUNTS_A_QUERY = 20
-"""Entities counted by one query to an endpoint: each request takes a millisecond or two, and
-Virtuoso 7 counts 100 in 0.27 s so, and in 0.39 s where 50 are in a query."""
 
-_COUNTED_OF_A_NAME = 100
-"""Matches of one name that are counted: only the best known is needed, not all thousands."""
+_COUNTED_OF_A_NAME = 100  # only the best known match is needed, not all thousands
+_COUNTED = 500  # entities for all names in a text: 25 queries, about 2 s on Virtuoso 7
 
-_COUNTED = 500
-"""Entities counted at an endpoint for all names in a text: 25 queries, about 2 s on Virtuoso 7."""
-
+# Each is two literals. Virtuoso 7 is as quick with 25 as with 300 a query; with thousands it takes
+# three times as long, or refuses them as "Too many arguments".
 _SPELLINGS_A_QUERY = 100
-"""Each is two literals. Virtuoso 7 is as quick with 25 as with 300 a query; with thousands it takes
-three times as long, or refuses them as "Too many arguments"."""
 
-_ROWS_A_QUERY = 2000
-"""Matches fetched by one query: well below 10,000, which is what most servers send at most."""
+_ROWS_A_QUERY = 2000  # well below 10,000, the limit of most servers
 
+# Each spelling of each run of words is looked up; with runs of up to 12 words they are half as many
+# again, and names that long are rare.
 _MAX_NAME_TOKENS = 8
-"""Longest name looked for at an endpoint, which looks up each spelling of each run of words; with
-runs of up to 12 words they are half as many again, and names that long are rare."""
 
-_MAX_TOKENS = 40
-"""Words of a text that an endpoint is asked about: they have 300 runs, which take up to 1 s."""
+_MAX_TOKENS = 40  # words of a text: they have 300 runs, which take up to 1 s
 
-_NAME = "type.object.name"
 _ALIAS = "common.topic.alias"
 _POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 
@@ -53,7 +47,6 @@ class EndpointNames(Names):
 
     A name is found if it is written as in the graph, apart from capitals at its words' starts, or
     with all words in capitals if each begins with one: SPARQL has no index for anything else.
-    So `search` finds what `lookup` finds.
     """
 
     is_exact = True
@@ -85,13 +78,7 @@ class EndpointNames(Names):
 
         If a text has very many names, their less known matches may be missing.
         """
-        tokens = tokens[:_MAX_TOKENS]
-        max_tokens = min(max_tokens, _MAX_NAME_TOKENS)
-        runs = [
-            (start, end, " ".join(tokens[start:end]))
-            for start in range(len(tokens))
-            for end in range(min(len(tokens), start + max_tokens), start, -1)
-        ]
+        runs = token_runs(tokens[:_MAX_TOKENS], min(max_tokens, _MAX_NAME_TOKENS))
         matches = self._matches({text for _, _, text in runs}, limit)
         return [Span(start, end, matches[text]) for start, end, text in runs if text in matches]
 
@@ -128,10 +115,7 @@ class EndpointNames(Names):
         }
 
     def _fetch(self, spellings: Sequence[str]) -> list[tuple[str, str, bool]]:
-        """Fetch the matches of spellings: the mid, the name, and whether it is an alias.
-
-        If they are more than one query returns, each half of the spellings gets its own.
-        """
+        """Fetch the matches of spellings: the mid, the name, and whether it is an alias."""
         values = " ".join(
             sparql_term(LiteralTerm(spelling, language=language))
             for spelling in spellings
@@ -141,7 +125,7 @@ class EndpointNames(Names):
         # pairs of relation and name, Virtuoso finds no name that has a language.
         ways = " UNION ".join(
             f"{{ ?mid {iri(relation)} ?matched BIND ({iri(relation)} AS ?relation) }}"
-            for relation in (_NAME, _ALIAS)
+            for relation in (NAME, _ALIAS)
         )
         query = (
             f"SELECT DISTINCT ?mid ?matched ?relation WHERE {{ "
@@ -183,12 +167,10 @@ class EndpointNames(Names):
 
 
 def _worth_counting(found: Mapping[str, Mapping[str, tuple[str, bool]]], each: int) -> list[str]:
-    """Choose `_COUNTED` entities of those found, `each` of one text at most, all texts in turn.
-
-    Own names go before aliases, and short mids, which Freebase gave first, before long ones: of 445
-    names with 12 matches or more, the best known is among the first three of these for 76 %, and
-    for 33 % if mids are in alphabetical order. First of all go names with the symbols of the text.
-    """
+    """Choose `_COUNTED` entities of those found, `each` of one text at most, all texts in turn."""
+    # First go names with the symbols of the text, then own names, then short mids, which Freebase
+    # gave first: of 445 names with 12 matches or more, the best known is among the first three of
+    # these for 76 %, and for 33 % if mids are in alphabetical order.
     ranked = sorted(
         (rank, mid)
         for text, mids in found.items()
@@ -224,7 +206,7 @@ def _order(marks: str, match: NameMatch) -> tuple[bool, int, bool, int, str]:
 
 
 def _has_other_symbols(name: str, marks: str) -> bool:
-    """Return whether a name lacks the symbols `marks` of a text, if it has any."""
+    """Return whether a text has symbols, `marks`, and a name has others."""
     return bool(marks) and symbols(name) != marks
 
 

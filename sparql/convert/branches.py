@@ -1,9 +1,9 @@
 """Choose the topic and the main path of a query, and cut the rest into constraints on its nodes.
 
 The main path is the first walk from an entity to the answer, through triples in either direction,
-depth first in the order of the text. If there are several ways, the published CRPs take this one. A
-class is the topic only if no entity leads to the answer. A union is one step of the walk if each of
-its alternatives leads from one node to the other; it becomes a fork, each way with its branches.
+depth first in the order of the text; the published CRPs take it too. A class is the topic only if
+no entity leads to the answer. A union whose alternatives all lead from one node to another is one
+step of the walk, and becomes a fork.
 
 The other triples grow into branches. If a triple comes back to an existing node, or a filter
 compares two nodes, one refers to the other by position or label. A union beside the main path, and
@@ -57,28 +57,28 @@ from kbqa.sparql.terms import is_mid
 
 @dataclass(frozen=True, slots=True)
 class TripleStep:
-    """A triple as it is walked: by which hop, and where it leads."""
+    """A step of a walk through a triple."""
 
     part: TriplePart
     hop: Hop
-    node: Node
+    node: Node  # where it leads
 
 
 @dataclass(frozen=True, slots=True)
 class UnionStep:
-    """A union as it is walked: the walk through each of its alternatives, and where all lead."""
+    """A step of a walk through a union."""
 
     part: Union
-    walks: tuple["Walk", ...]
-    node: Node
+    walks: tuple["QueryWalk", ...]  # through each of its alternatives
+    node: Node  # where all lead
 
 
 WalkStep: TypeAlias = TripleStep | UnionStep
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The way from a node to another."""
+class QueryWalk:
+    """A way from one node of a query to another."""
 
     start: Node
     steps: tuple[WalkStep, ...]
@@ -89,7 +89,7 @@ class Walk:
         return (self.start, *(step.node for step in self.steps))
 
 
-def find_main_path(tree: SelectTree) -> Walk:
+def find_main_path(tree: SelectTree) -> QueryWalk:
     """Choose the topic entity and the walk from it to the answer."""
     entities = dict.fromkeys(
         node
@@ -105,8 +105,8 @@ def find_main_path(tree: SelectTree) -> Walk:
     raise CrpConversionError("no topic entity", "no entity leads to the answer")
 
 
-def _first_walk(start: Node, goal: Node, parts: Sequence[TriplePart | Union]) -> Walk | None:
-    walks: list[Walk] = [Walk(start, ())]
+def _first_walk(start: Node, goal: Node, parts: Sequence[TriplePart | Union]) -> QueryWalk | None:
+    walks: list[QueryWalk] = [QueryWalk(start, ())]
     seen: set[Node] = set()
     while walks:
         walk = walks.pop()
@@ -117,7 +117,7 @@ def _first_walk(start: Node, goal: Node, parts: Sequence[TriplePart | Union]) ->
             continue
         seen.add(node)
         steps = list(_steps_from(node, goal, parts))
-        walks += [Walk(start, (*walk.steps, step)) for step in reversed(steps)]
+        walks += [QueryWalk(start, (*walk.steps, step)) for step in reversed(steps)]
     return None
 
 
@@ -150,11 +150,10 @@ def _union_steps(node: Node, union: Union, around: Collection[Node]) -> Iterator
 class Branches:
     """The branches on the nodes of one walk: the main path, or one way of a fork.
 
-    The parts of the group that the walk did not use are attached to it. A way takes its labels from
-    those of the main path; its nodes cannot be referred to.
+    A way shares the labels of the main path; its nodes cannot be referred to.
     """
 
-    def __init__(self, group: Group, walk: Walk, labels: Iterator[str] | None = None) -> None:
+    def __init__(self, group: Group, walk: QueryWalk, labels: Iterator[str] | None = None) -> None:
         self._group, self._walk = group, walk
         self._positions = {node: at for at, node in enumerate(walk.nodes)}
         self._is_way = labels is not None
@@ -167,7 +166,7 @@ class Branches:
         self._ways: dict[WalkStep, tuple[Way, ...]] = {}
 
     def grow(self, filters: Sequence[Expression], elsewhere: Collection[Variable] = ()) -> None:
-        """Attach the group's other triples and unions, and these of its filters.
+        """Attach the triples and unions that the walk does not use, and these filters.
 
         `elsewhere` has the variables that are used outside of the group.
         """
@@ -197,7 +196,7 @@ class Branches:
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Cut what has grown into constraints on the walk's nodes."""
+        """Return the constraints that have grown on the walk's nodes."""
         on_path = (
             constraint
             for at, node in enumerate(self._walk.nodes)
@@ -211,7 +210,7 @@ class Branches:
         return (*on_path, *anchored)
 
     def take_order(self, ranking: Ranking) -> Order:
-        """Make the superlative, and cut off the branch that serves nothing else."""
+        """Build the order, and cut off the branch that only leads to its value."""
         if max(ranking.limit, ranking.offset) > MAX_ROWS:
             raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
         variable = strip_casts(ranking.value)
@@ -231,7 +230,7 @@ class Branches:
         )
 
     def _cut_branch(self, node: BranchNode) -> tuple[int | str, tuple[Hop, ...]]:
-        """Cut off what leads to a node alone; return where it was, and the hops from there."""
+        """Cut off a branch that only leads to a node; return its start and its hops."""
         hops: tuple[Hop, ...] = ()
         on_path = {self._nodes[each]: at for each, at in self._positions.items()}
         while node not in on_path:
@@ -243,7 +242,7 @@ class Branches:
             node = parent
         return on_path[node], hops
 
-    def _way(self, alternative: Group, walk: Walk) -> Way:
+    def _way(self, alternative: Group, walk: QueryWalk) -> Way:
         branches = Branches(alternative, walk, self._labels)
         _check_filters_see(alternative)
         branches.grow(alternative.filters)
@@ -384,7 +383,7 @@ class Branches:
         raise CrpConversionError("union", "its alternatives have no node in common")
 
     def _separate_tree(self, anchor: Variable, group: Group) -> BranchNode:
-        """Grow a group around a node by itself; existing nodes can only be referred to."""
+        """Grow a tree of its own from a group; existing nodes can only be referred to."""
         outer = self._nodes, self._around, self._anchors
         root = BranchNode()
         self._around = {**self._nodes, **self._around}
@@ -422,10 +421,8 @@ def _letters() -> Iterator[str]:
 
 def _in_order(group: Group) -> Iterator[Variable]:
     """Yield the variables that a group mentions, triples first, in reading order."""
-    for part in group.parts:
+    for part in (*group.parts, *group.filters):
         yield from sorted(mentioned_variables(part), key=lambda variable: variable.name)
-    for expression in group.filters:
-        yield from sorted(mentioned_variables(expression), key=lambda variable: variable.name)
 
 
 def _check_privacy(

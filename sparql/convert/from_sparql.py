@@ -9,9 +9,6 @@ An s-expression, the logical form of GrailQA and others, is written as SPARQL fi
 
     (ARGMAX (AND location.country (JOIN location.location.containedby m.02j9z)) geo.area)
 
-Read are ``AND``, ``JOIN`` with ``R`` for a relation backwards, ``COUNT``, ``ARGMAX`` and
-``ARGMIN``, and the comparisons ``lt``, ``le``, ``gt`` and ``ge``; ids are entities or classes.
-
 Source: RouterKGQA, appendix B; Gu et al., Beyond I.I.D.: Three Levels of Generalization for
 Question Answering on Knowledge Bases, 2021, §3.1.
 """
@@ -21,7 +18,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TypeAlias
 
-from kbqa.sparql.convert.branches import Branches, Walk, find_main_path
+from kbqa.sparql.convert.branches import Branches, QueryWalk, find_main_path
 from kbqa.sparql.convert.query_tree import (
     Call,
     Comparison,
@@ -50,9 +47,6 @@ _DEEPEST = 100  # brackets in each other; GrailQA's expressions have under ten
 def crp_from_sparql(query: str) -> Crp:
     """Convert a query; the entities of the CRP are mids without names.
 
-    >>> crp_from_sparql("SELECT ?x WHERE { ns:m.019rg5 ns:location.country.capital ?x }").path
-    (Hop(relation='location.country.capital', inverse=False),)
-
     Raises:
         QuerySyntaxError: The query does not parse.
         CrpConversionError: No CRP has the same meaning; `reason` says why.
@@ -63,7 +57,7 @@ def crp_from_sparql(query: str) -> Crp:
     return _convert(tree, find_main_path(tree))
 
 
-def _convert(tree: SelectTree, walk: Walk) -> Crp:
+def _convert(tree: SelectTree, walk: QueryWalk) -> Crp:
     topic = walk.start
     assert isinstance(topic, str)
     differs_from: int | None = None
@@ -88,8 +82,8 @@ def _convert(tree: SelectTree, walk: Walk) -> Crp:
     return Crp(Entity(mid=topic), path, constraints, order, differs_from, language, tree.form)
 
 
-def _excluded(expression: Expression, answer: Variable, walk: Walk) -> int | None:
-    """Return the position of the node that a filter excludes as an answer, if it is that."""
+def _excluded(expression: Expression, answer: Variable, walk: QueryWalk) -> int | None:
+    """Return the position of the node that a filter excludes as an answer, if it does that."""
     match expression:
         case Comparison(left, "!=", right) if left == answer:
             other = right
@@ -120,15 +114,12 @@ def _answer_language(expression: Expression, answer: Variable) -> str | None:
 def sparql_from_s_expression(text: str) -> str:
     """Write an s-expression as a query.
 
-    >>> sparql_from_s_expression("(JOIN (R location.country.capital) m.019rg5)")
-    'SELECT DISTINCT ?x WHERE { ns:m.019rg5 ns:location.country.capital ?x . }'
-
     Raises:
         QuerySyntaxError: The brackets do not match.
         CrpConversionError: It has a function that is not read.
     """
     tree = _read(text)
-    writer = _Writer()
+    writer = _TripleWriter()
     match tree:
         case ("COUNT", of):
             select, order = f"SELECT (COUNT(DISTINCT {_ANSWER}) AS ?count)", ""
@@ -144,7 +135,7 @@ def sparql_from_s_expression(text: str) -> str:
     return f"{select} WHERE {{ {' '.join(triples)} }}{order}"
 
 
-class _Writer:
+class _TripleWriter:
     """Writes the triples of expressions, with a new variable for each node."""
 
     def __init__(self) -> None:

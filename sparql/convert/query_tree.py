@@ -1,9 +1,7 @@
 """Read a query of the benchmarks' dialect into a small tree of its parts, in reading order.
 
-A real parser does the reading (rdflib's, after `repair_query`); this module only unwraps its parse
-tree. The parse tree is used rather than the algebra because it keeps the order of the triples, by
-which the topic entity is chosen. What no CRP can express is refused with a `CrpConversionError`
-whose reason names it.
+rdflib parses the query, after `repair_query`; this module unwraps its parse tree, which unlike the
+algebra keeps the order of the triples, by which the topic entity is chosen.
 
 Filters are read as tests of one node or comparisons of two. Casts add nothing to the values, so
 they are dropped; ``str`` around a variable makes a comparison one of texts.
@@ -32,6 +30,10 @@ from kbqa.sparql.values import is_date, is_number
 
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue
+
+
+_SWAPPED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_CASTS = frozenset(("dateTime", "date", "integer", "int", "float", "double", "decimal"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ Expression: TypeAlias = Variable | str | LiteralTerm | Call | Comparison | Or | 
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """Groups of which at least one must match."""
+    """Alternative groups; at least one must match."""
 
     alternatives: tuple["Group", ...]
 
@@ -110,7 +112,7 @@ class Group:
 
     @property
     def triples(self) -> tuple[TriplePart, ...]:
-        """The group's own triples, without those of its unions."""
+        """The triples outside of unions."""
         return tuple(part for part in self.parts if isinstance(part, TriplePart))
 
     @property
@@ -126,6 +128,34 @@ class Group:
                     yield from alternative.all_triples()
             else:
                 yield part
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTest:
+    """A filter that tests one node."""
+
+    variable: Variable
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class NodeComparison:
+    """A filter that compares two nodes."""
+
+    left: Variable
+    operator: Operator
+    right: Variable
+    is_plain: bool  # neither side is cast: = and != compare the nodes, not their values
+
+    def swapped(self) -> "NodeComparison":
+        """Return the same comparison with the nodes swapped."""
+        return NodeComparison(self.right, _SWAPPED[self.operator], self.left, self.is_plain)
+
+    def test(self, right: NodeRef) -> Test:
+        """Return it as a test of the left node."""
+        if self.is_plain and self.operator in ("=", "!="):
+            return (IsNode if self.operator == "=" else IsNotNode)(right)
+        return Compare(self.operator, right)
 
 
 def mentioned_variables(
@@ -200,11 +230,7 @@ def parse_query(query: str) -> "CompValue":
 
 
 def read_group(group: "CompValue", aside: "list[CompValue] | None" = None) -> Group:
-    """Read a group of a parse tree.
-
-    Its sub-selects, optional patterns and VALUES are put aside, for the caller to read. Groups
-    within groups may only hold VALUES.
-    """
+    """Read a group; its sub-selects, optional patterns and VALUES are put aside for the caller."""
     if group.name == "SubSelect":
         if aside is None:
             raise CrpConversionError("sub-select", "within a group")
@@ -251,37 +277,6 @@ def read_values(data: "CompValue") -> tuple[Variable, tuple[Node, ...]]:
     return Variable(str(data.var[0])), tuple(map(read_node, data.value))
 
 
-def _triples(block: "CompValue") -> Iterator[TriplePart]:
-    for run in block.triples:
-        terms = list(run)
-        for subject, path, object_ in zip(terms[::3], terms[1::3], terms[2::3], strict=True):
-            yield TriplePart(read_node(subject), _relation(path), read_node(object_))
-
-
-def _relation(path: "CompValue") -> str:
-    """Take the relation out of what the grammar holds for a property path."""
-    while (name := node_name(path)).startswith("Path"):
-        parts = path.part if isinstance(path.part, list) else [path.part]
-        if path.mod or len(parts) > 1 or name in ("PathEltOrInverse", "PathNegatedPropertySet"):
-            raise CrpConversionError("property path")
-        path = parts[0]
-    node = read_node(path)
-    if not isinstance(node, str):
-        raise CrpConversionError("free relation")
-    return node
-
-
-def _conjuncts(expression: object) -> Iterator[Expression]:
-    match unwrap(expression):
-        case {"expr": first, "other": list(others)} as node if (
-            node_name(node) == "ConditionalAndExpression"
-        ):
-            for part in (first, *others):
-                yield from _conjuncts(part)
-        case node:
-            yield read_expression(node)
-
-
 def read_expression(expression: object) -> Expression:
     """Read an expression of a parse tree."""
     node = unwrap(expression)
@@ -316,14 +311,8 @@ def read_expression(expression: object) -> Expression:
     raise CrpConversionError("unsupported expression", name)
 
 
-def _negative(number: Expression) -> LiteralTerm:
-    if not isinstance(number, LiteralTerm) or number.text.startswith("-"):
-        raise CrpConversionError("unsupported expression", "minus")
-    return LiteralTerm(f"-{number.text}", number.datatype)
-
-
 def unwrap(expression: object) -> object:
-    """Return what is inside the grammar's layers that hold a single thing."""
+    """Unwrap the grammar's layers that hold a single thing."""
     while (
         isinstance(expression, dict)
         and list(expression) == ["expr"]
@@ -356,46 +345,6 @@ def read_node(term: object) -> Node:
     if isinstance(term, rdf.Literal):
         return _literal(str(term), term.datatype, term.language)
     raise CrpConversionError("unsupported term", type(term).__name__)
-
-
-def _literal(text: str, datatype: object, language: object) -> LiteralTerm:
-    return LiteralTerm(
-        text,
-        None if datatype is None else str(datatype).removeprefix(XSD_NS),
-        None if language is None else str(language),
-    )
-
-
-_SWAPPED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_CASTS = frozenset(("dateTime", "date", "integer", "int", "float", "double", "decimal"))
-
-
-@dataclass(frozen=True, slots=True)
-class NodeTest:
-    """A filter that tests one node."""
-
-    variable: Variable
-    test: Test
-
-
-@dataclass(frozen=True, slots=True)
-class NodeComparison:
-    """A filter that compares two nodes."""
-
-    left: Variable
-    operator: Operator
-    right: Variable
-    is_plain: bool  # neither side is cast: = and != compare the nodes, not their values
-
-    def swapped(self) -> "NodeComparison":
-        """Return the same comparison with the nodes swapped."""
-        return NodeComparison(self.right, _SWAPPED[self.operator], self.left, self.is_plain)
-
-    def test(self, right: NodeRef) -> Test:
-        """Return it as a test of the left node."""
-        if self.is_plain and self.operator in ("=", "!="):
-            return (IsNode if self.operator == "=" else IsNotNode)(right)
-        return Compare(self.operator, right)
 
 
 def strip_casts(expression: Expression) -> Expression:
@@ -474,6 +423,51 @@ def read_interval(
             return triple, test
         case _:
             return None
+
+
+def _triples(block: "CompValue") -> Iterator[TriplePart]:
+    for run in block.triples:
+        terms = list(run)
+        for subject, path, object_ in zip(terms[::3], terms[1::3], terms[2::3], strict=True):
+            yield TriplePart(read_node(subject), _relation(path), read_node(object_))
+
+
+def _relation(path: "CompValue") -> str:
+    """Take the relation out of the grammar's property path."""
+    while (name := node_name(path)).startswith("Path"):
+        parts = path.part if isinstance(path.part, list) else [path.part]
+        if path.mod or len(parts) > 1 or name in ("PathEltOrInverse", "PathNegatedPropertySet"):
+            raise CrpConversionError("property path")
+        path = parts[0]
+    node = read_node(path)
+    if not isinstance(node, str):
+        raise CrpConversionError("free relation")
+    return node
+
+
+def _conjuncts(expression: object) -> Iterator[Expression]:
+    match unwrap(expression):
+        case {"expr": first, "other": list(others)} as node if (
+            node_name(node) == "ConditionalAndExpression"
+        ):
+            for part in (first, *others):
+                yield from _conjuncts(part)
+        case node:
+            yield read_expression(node)
+
+
+def _negative(number: Expression) -> LiteralTerm:
+    if not isinstance(number, LiteralTerm) or number.text.startswith("-"):
+        raise CrpConversionError("unsupported expression", "minus")
+    return LiteralTerm(f"-{number.text}", number.datatype)
+
+
+def _literal(text: str, datatype: object, language: object) -> LiteralTerm:
+    return LiteralTerm(
+        text,
+        None if datatype is None else str(datatype).removeprefix(XSD_NS),
+        None if language is None else str(language),
+    )
 
 
 def _is_zero(literal: LiteralTerm) -> bool:

@@ -1,9 +1,9 @@
 """Read what a query asks for: its answers, how many there are, or whether there are any.
 
-Queries say it in several ways. A sub-select that only passes its column on is unwrapped, and an
-optional name beside the answer is dropped, as is a limit that only bounds a server's page. VALUES
-of one term puts it into the patterns. A sub-select of the largest or smallest value over the same
-patterns is an order in which answers can be tied.
+A sub-select that only passes its column on is unwrapped. An optional name of the answer is
+dropped, and so is a limit that only bounds a server's page. VALUES of one term puts it into the
+patterns. A sub-select of the largest or smallest value over the same patterns is an order with
+ties.
 
 Source: the queries of GrailQA, GraphQuestions and Free917.
 """
@@ -40,13 +40,12 @@ from kbqa.sparql.terms import LiteralTerm
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue
 
-_PAGE_ROWS = 1000
-"""A limit of as many rows without an order bounds a page, and is no part of the question."""
+_PAGE_ROWS = 1000  # a limit from here on without an order bounds a page; the question has none
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Which answers are kept, by a value, as `kbqa.sparql.crp.Order` has it."""
+    """An order of the answers by a value, like `kbqa.sparql.crp.Order`."""
 
     value: Expression
     descending: bool
@@ -58,7 +57,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class SelectTree:
-    """What a query asks for, and its patterns."""
+    """The parts of a query."""
 
     form: Form
     answer: Variable
@@ -131,7 +130,7 @@ def _select(root: "CompValue") -> SelectTree:
 
 
 def _unwrapped(inner: SelectTree, column: Expression, *, is_set: bool) -> SelectTree:
-    """Return what a query asks for that only passes on, or counts, what a sub-select returns."""
+    """Read a query that only passes on, or counts, the column of a sub-select."""
     match column:
         case Variable():
             return inner
@@ -145,7 +144,7 @@ def _unwrapped(inner: SelectTree, column: Expression, *, is_set: bool) -> Select
 
 
 def _only_sub_select(group: "CompValue") -> "CompValue | None":
-    """Return the sub-select that is all that a group holds, if one is."""
+    """Return the sub-select that is alone in a group, if there is one."""
     while node_name(group) != "SubSelect":
         match group.part or ():
             case [part] if node_name(part) == "GroupOrUnionGraphPattern" and len(part.graph) == 1:
@@ -216,11 +215,11 @@ def _ranking(root: "CompValue", answer: Variable, limit: int | None, offset: int
 
 
 class _Patterns(NamedTuple):
-    """The patterns of a query that must match, and what is beside them."""
+    """The patterns of a query that must match, and its other clauses."""
 
     group: Group
     names: Sequence[Variable]  # of optional names
-    extreme: Ranking | None  # what a sub-select of the largest or smallest value stands for
+    extreme: Ranking | None  # from a sub-select of the largest or smallest value
 
 
 def _patterns(where: "CompValue", column: Expression) -> _Patterns:
@@ -281,7 +280,7 @@ def _extreme(sub_select: "CompValue", around: Group) -> Ranking:
 
 
 def _is_same(inner: Group, outer: Group, known: Mapping[Variable, Variable]) -> bool:
-    """Return whether two groups are the same but for variables' names, with triples in order."""
+    """Return whether two groups differ only in the names of variables."""
     names: dict[Variable, Node] = dict(known)
     for mine, other in zip(inner.triples, outer.triples, strict=False):
         for one, two in ((mine.subject, other.subject), (mine.object, other.object)):
@@ -304,10 +303,8 @@ def _unordered(expression: Expression) -> object:
 
 
 def _without_certain(group: Group, ranking: Ranking | None) -> Group:
-    """Drop the filters by which things differ that always do.
-
-    GrailQA demands that any two nodes of a query differ, be they entities or numbers.
-    """
+    """Drop the filters by which things differ that always do."""
+    # GrailQA demands that any two nodes of a query differ, be they entities or numbers.
     resources = {triple.subject for triple in group.triples}
     values = {ranking.value} if ranking is not None else set()
     for expression in group.filters:

@@ -136,7 +136,6 @@ def _counts(path: Path) -> object:
         return (
             dict(statistics.relations()),
             dict(statistics.types()),
-            statistics.relation_count("location.country.capital"),
             statistics.hub_relations("m.0hub", "out", 9),
         )
 
