@@ -1,8 +1,8 @@
 """The answer to a question with its proof: its one JSON record, and its lines for people.
 
-Every method returns an `Answer`. `Answer.to_dict` is the one record of it: rows, the server, MCP,
-the page and notebooks take their fields from that. In lines, numbers, dates and units of answers
-are written for reading; evidence shows what the graph has, and what an unnamed node is.
+Every method returns an `Answer`. Rows, the server, MCP, the page and notebooks take their fields
+from `Answer.to_dict`. In lines, numbers, dates and units of answers are written for reading;
+evidence shows them as in the graph, and the kind of each unnamed node.
 """
 
 import logging
@@ -57,22 +57,16 @@ MAX_ANSWERS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class AnswerEntity:
-    """One answer: an entity with its name, or a literal, whose name is its text.
-
-    Its confidence, in [0, 1], is at least that of the list that it is in, and higher if other lists
-    have it too. It is None if the method does not know.
-    """
+    """One answer: an entity with its name, or a literal, whose name is its text."""
 
     term: Term
     name: str
     origin: Origin = "graph"
+    # In [0, 1]: at least that of its list, higher if other lists have it too; None if not known.
     confidence: float | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, str | float]:
-        """Return a JSON record: ``mid`` or ``value``, ``name``, ``origin``.
-
-        ``confidence`` is there only if it is known.
-        """
+        """Return a JSON record; ``confidence`` is there only if it is known."""
         key = "value" if isinstance(self.term, LiteralTerm) else "mid"
         record = {key: term_text(self.term), "name": self.name, "origin": self.origin}
         if self.confidence is None:
@@ -84,20 +78,19 @@ class AnswerEntity:
 class EvidenceTriple:
     """A triple of the graph on the way from a topic to an answer.
 
-    An end without a name has its id as name, and a literal its text. `part` is the sentence that
-    the triple proves, as an index of the trace's ``crp_words``: the first if it proves several,
-    None if the answer comes from no path.
+    `part` is the sentence that the triple proves, as an index of the trace's ``crp_words``: the
+    first if it proves several, None if the answer comes from no path.
     """
 
     subject: Term
     relation: str
     object: Term
-    subject_name: str
-    object_name: str
+    subject_name: str  # its id if it has no name
+    object_name: str  # the text of a literal
     part: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record, in which a literal is its text."""
+        """Return a JSON record."""
         return {
             "subject": term_text(self.subject),
             "subject_name": self.subject_name,
@@ -116,7 +109,7 @@ class WhyNot(NamedTuple):
 
 
 class Trace(Protocol):
-    """What a method did for one question; each method has its own."""
+    """The record of how a method worked on one question; each method has its own."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
@@ -127,44 +120,25 @@ class Trace(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question, with its proof.
-
-    Attributes:
-        answers: Best first. Empty if none were found; `problem` then says why.
-        linked: Entities that the question mentions, best first.
-        confidence: The expected F1 of the answers, in [0, 1]. None if the method does not know.
-        sparql: The query that returned the answers; None if no single query did.
-        evidence: Triples that join the topic to the first answers.
-        stage: The stage of the method that found the answers.
-        problem: Why there are no answers, or what is missing from their proof, in a sentence.
-        reason: The same as a code; None if there are answers.
-        truncated: More answers exist than were fetched.
-        usage: Of the general model.
-        seconds: Wall time by stage.
-        boolean: The answer to a yes/no question.
-        count: The answer to "how many?". `answers` lists what was counted, as far as it was
-            fetched.
-        not_understood: Words of the question that the path does not express, such as a *not*.
-        unsure_below: The confidence below which it is only a guess.
-    """
+    """The answer to a question, with its proof."""
 
     question: str
-    answers: tuple[AnswerEntity, ...]
+    answers: tuple[AnswerEntity, ...]  # best first; if there are none, `problem` says why
     trace: Trace
-    linked: "tuple[LinkedEntity, ...]" = ()
-    confidence: float | None = None
-    sparql: str | None = None
-    evidence: tuple[EvidenceTriple, ...] = ()
-    stage: str | None = None
-    problem: str | None = None
-    reason: Reason | None = None
-    truncated: bool = False
-    usage: Usage = field(default_factory=Usage)
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    boolean: bool | None = None
-    count: int | None = None
-    not_understood: tuple[str, ...] = ()
-    unsure_below: float = 0.0
+    linked: "tuple[LinkedEntity, ...]" = ()  # entities that the question mentions, best first
+    confidence: float | None = None  # the expected F1 of the answers, in [0, 1]; None if not known
+    sparql: str | None = None  # the query that returned the answers; None if no single query did
+    evidence: tuple[EvidenceTriple, ...] = ()  # triples that join the topic to the first answers
+    stage: str | None = None  # the stage of the method that found the answers
+    problem: str | None = None  # why there are no answers, or what is missing from their proof
+    reason: Reason | None = None  # why there are no answers, as a code; None if there are
+    truncated: bool = False  # more answers exist than were fetched
+    usage: Usage = field(default_factory=Usage)  # of the general model
+    seconds: Mapping[str, float] = field(default_factory=dict)  # wall time by stage
+    boolean: bool | None = None  # the answer to a yes/no question
+    count: int | None = None  # the answer to "how many?"; `answers` lists what was counted
+    not_understood: tuple[str, ...] = ()  # words that the path does not express, such as a *not*
+    unsure_below: float = 0.0  # the confidence below which it is only a guess
 
     @property
     def is_answered(self) -> bool:
@@ -189,11 +163,8 @@ class Answer:
         return low if self.linked else f"{low}, and {unlinked}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as a JSON record.
-
-        ``boolean``, ``count``, ``doubt`` and ``not_understood`` are there only if they are set.
-        """
-        values = {
+        """Return everything as a JSON record."""
+        if_set = {
             "boolean": self.boolean,
             "count": self.count,
             "doubt": self.doubt,
@@ -202,7 +173,7 @@ class Answer:
         return {
             "question": self.question,
             "answers": [answer.to_dict() for answer in self.answers],
-            **{name: value for name, value in values.items() if value is not None},
+            **{name: value for name, value in if_set.items() if value is not None},
             "status": self.status,
             "confidence": rounded(self.confidence),
             "truncated": self.truncated,
@@ -221,10 +192,9 @@ class Answer:
         }
 
     def to_dataframe(self) -> "polars.DataFrame":
-        """Return the answers as a table.
+        """Return the answers as a table, but not a yes or no or a count.
 
-        Its columns are ``mid`` and ``value``, ``name``, ``origin`` and ``confidence``. A yes or no
-        and a count are not in it: they are `boolean` and `count`.
+        Its columns are ``mid``, ``value``, ``name``, ``origin`` and ``confidence``.
         """
         import polars
 
@@ -252,28 +222,22 @@ Style = Literal["answer", "heading", "warning", "faint"]
 _SHOWN = 10
 _ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
 _HINTS = {"unlinked": " Name one with --topic MID, or with :topic at the prompt."}
-"""What to try in a terminal, by the reason why there is no answer; other doors have their own."""
+"""Advice for the terminal by the reason why there is no answer."""
 
 _OF_ANYTHING = ("type.object.", "common.topic.")
 """Relations of these types do not say what kind of thing a node is."""
 
 
 class Line(NamedTuple):
-    """A line of output, with its style where there are colours.
-
-    A line that does not wrap, such as one of a query, must not be broken into several.
-    """
+    """A line of output."""
 
     text: str
-    style: Style | None = None
-    wraps: bool = True
+    style: Style | None = None  # where there are colours
+    wraps: bool = True  # a line of a query must not be broken into several
 
 
 def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
-    """Read from the graph how the literals among the answers are written for reading.
-
-    If the graph does not say, they are written as they are.
-    """
+    """Read from the graph how the literals among the answers are written for reading."""
     literals = [each.term for each in answer.answers if isinstance(each.term, LiteralTerm)]
     relations = filter(None, map(_relations(answer).get, literals))
     try:
@@ -345,18 +309,16 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
 
 
 def _sure(item: AnswerEntity) -> str:
-    """Write how sure an answer is; nothing if that is not known."""
+    """Write the confidence of an answer; nothing if it is not known."""
     return "" if item.confidence is None else f"{item.confidence:.2f}"
 
 
 def _count_line(answer: Answer, names: Sequence[str]) -> str:
-    """Write a count and the first of what was counted.
-
-    Not all of it may have been fetched, so the count decides how many more there are.
-    """
+    """Write a count and the first of what was counted."""
     line = f"{answer.count:,}"
     if not names:
         return line
+    # Not all of it may have been fetched, so the count decides.
     more = (answer.count or 0) - len(names)
     where = "" if answer.truncated else " (--json prints all)"
     rest = f" and {more:,} more{where}" if more > 0 else ""
@@ -392,12 +354,10 @@ def _end(name: str, term: Term, kinds: Mapping[Term, str]) -> str:
 
 
 def _kinds(evidence: Iterable[EvidenceTriple]) -> dict[Term, str]:
-    """Say of each unnamed node what kind of thing it is, in words.
-
-    A relation belongs to a type, as `measurement_unit.dated_integer.number` does. Without one, the
-    relation that leads to the node says it.
-    """
+    """Say of each unnamed node what kind of thing it is, in words."""
     kinds: dict[Term, str] = {}
+    # A relation belongs to a type, as `measurement_unit.dated_integer.number` does. Without one,
+    # the relation that leads to the node says it.
     for triple in evidence:
         if triple.subject == triple.subject_name and is_mid(triple.subject_name):
             _, _, kind = triple.relation.rpartition(".")[0].rpartition(".")

@@ -1,10 +1,8 @@
-"""Files of the engine: JSON, JSON Lines, manifests, and a cache of what was computed from texts.
+"""Files of the engine: JSON, JSON Lines, manifests, and a cache of bytes computed from texts.
 
-JSON files may not be what they should, and the writer of JSON Lines may have been killed: both are
-checked, and the latter repaired.
-
-A manifest says what made a file of rows, so that only the same run resumes it. That of
-``run.jsonl`` is ``run.manifest.json``. It names the code and the machine.
+Users may write these files, and a writer of JSON Lines may have been killed: all are checked, and
+an unfinished line is removed. The manifest of ``run.jsonl`` is ``run.manifest.json``. It records
+the settings of a run, so that only the same run resumes it, and the versions of the code.
 """
 
 import fcntl
@@ -39,7 +37,7 @@ BadRow: TypeAlias = Callable[[int, str], None]
 MANIFEST_VERSION = 1
 
 FORMER_METHODS = {"router": "kbqa"}
-"""Methods by the names that they had before; these are taken for one version more."""
+"""Former names of methods, which one more version accepts."""
 
 _PACKAGES = (
     "pyoxigraph",
@@ -69,12 +67,8 @@ def read_json(
 ) -> _T:
     """Read a JSON file of one type, such as a dataclass; unknown fields are ignored.
 
-    `error` makes an error from what is wrong, a sentence that begins with the path; the class of an
-    error will do.
-
-    Raises:
-        KbqaError: What `error` makes: the file is missing or unreadable, or it is of another type
-            or version.
+    If the file is missing, unreadable, or of another type or version, `error` makes the exception
+    from a sentence that begins with the path; the class of an error will do.
     """
     # Takes 40 ms, and many commands read no such file.
     from pydantic import TypeAdapter, ValidationError
@@ -108,15 +102,12 @@ def invalid_field(error: "ValidationError") -> str:
 def read_model_json(
     path: Path, type_: type[_T], shipped: Path, name: str, *, schema_version: int
 ) -> _T:
-    """Read a dataclass from the JSON file of a model.
+    """Read a dataclass from the JSON file of a model, or raise a `ModelError`.
 
-    The one that ships with kbqa is read without checking it: `read_json` would delay each question
-    on the command line by 60 ms, for pydantic, and tests check the files that ship. `name` is for
-    errors, such as ``the linking model``.
-
-    Raises:
-        ModelError: As `read_json`.
+    `name` is for errors, such as ``the linking model``.
     """
+    # Tests check the files that ship; `read_json` would delay each question on the command line by
+    # 60 ms, for pydantic.
     if path == shipped:
         record = json.loads(path.read_text(encoding="utf-8"))
         del record["schema_version"]
@@ -131,10 +122,8 @@ def read_model_json(
 def read_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Read the records of a JSON Lines file, gzipped or not, each with its line number.
 
-    `bad` is called with each line that is not a JSON object; without it, the first one raises.
-
-    Raises:
-        InputError: The file is missing or unreadable, or a line is not a JSON object.
+    `bad` is called with each line that is not a JSON object; without it, the first one raises an
+    `InputError`, as does a file that cannot be read.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     number = 0
@@ -235,8 +224,8 @@ def claimed(
     Yields whether `output` has rows of a run with these settings, to be resumed.
 
     Raises:
-        InputError: Another process is writing to `output`, it cannot be written, it is not a run
-            with these settings, or another file has the name of its manifest.
+        InputError: The file is not a run with these settings, is being written or cannot be; or
+            another file has the name of its manifest.
     """
     path = manifest_path(output)
     if output.is_file() and not path.is_file():
@@ -245,7 +234,8 @@ def claimed(
     with _locked(output, "a+b") as manifest:
         is_begun = output.is_file()
         if is_begun:
-            _check_settings(output, settings)
+            found = read_manifest(output, lambda problem: _not_resumable(output, problem))
+            check_same_settings(output, found, settings, InputError)
         else:
             _check_replaceable(path, manifest)
             _write(output, manifest, {**notes, **settings})
@@ -253,12 +243,7 @@ def claimed(
 
 
 def discard(output: Path) -> None:
-    """Delete the rows of a run, so that another can begin.
-
-    Raises:
-        InputError: Another process is writing to `output`, or another file has the name of its
-            manifest.
-    """
+    """Delete the rows of a run, so that another can begin; raises as `claimed` does."""
     path = manifest_path(output)
     with _locked(output, "rb") if path.is_file() else nullcontext() as manifest:
         if manifest is not None:
@@ -274,8 +259,7 @@ def manifest_path(output: Path) -> Path:
 def lock(opened: BinaryIO | int, output: Path, error: type[KbqaError]) -> None:
     """Lock an open file, or a folder by its descriptor, until it is closed.
 
-    Raises:
-        KbqaError: `error`, if another process is writing to `output`.
+    The error is raised if another process is writing to `output`.
     """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -356,11 +340,6 @@ def read_manifest(output: Path, error: Callable[[str], KbqaError]) -> dict[str, 
     return manifest
 
 
-def _check_settings(output: Path, settings: Mapping[str, object]) -> None:
-    found = read_manifest(output, lambda problem: _not_resumable(output, problem))
-    check_same_settings(output, found, settings, InputError)
-
-
 def _not_resumable(output: Path, reason: str) -> InputError:
     return InputError(
         f"{output} is not a resumable run: {reason}. "
@@ -369,15 +348,12 @@ def _not_resumable(output: Path, reason: str) -> InputError:
 
 
 class TextCache:
-    """Bytes computed from texts. Any number of threads and processes may use one file.
+    """A cache of bytes computed from texts; any number of threads and processes may use one file.
 
-    A file holds one kind of value, computed in one way; everything that can change the values is
-    part of its name. `kind` is for the log, in the plural: ``"embeddings"``.
-
-    It is SQLite, because several processes add texts at once; if a file were rewritten and renamed,
-    only the last writer's texts would remain. Texts are read when they are needed, so opening takes
-    no time. A broken cache only costs time, so no method raises: unreadable values are computed
-    again.
+    A file holds one kind of value; everything that can change the values is part of its name.
+    `kind` is for the log, in the plural: ``"embeddings"``. It is SQLite, because several processes
+    add texts at once: of files that are rewritten and renamed, only the last writer's would remain.
+    A broken cache only costs time, so no method raises: unreadable values are computed again.
     """
 
     def __init__(self, path: Path, kind: str) -> None:

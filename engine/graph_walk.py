@@ -1,13 +1,11 @@
-"""The graph as one question sees it: each thing is looked up once, counted, and in a fixed order.
+"""Look-ups in the graph for one question: each is made once, counted, and sorted.
 
-Walks go from node to node: `Neighbourhood` knows what is around each, and a `Walk` is a chain of
-real triples. A search for relation paths goes from set to set: `Frontiers` knows the nodes at the
-end of a `RelationPath`, and the relations there.
+Walks go from node to node: a `Neighbourhood` looks up what is around each, and a `Walk` is a chain
+of real triples. A search for relation paths goes from set to set: `Frontiers` look up the nodes at
+the end of a `RelationPath`, and the relations there (RouterKGQA §3.3, equations 6 to 8).
 
-Everything is filtered and sorted before a method caps it, so what it is shown does not depend on
-the order of the store. Every lookup raises a `GraphError` if the graph does not answer.
-
-Source of the frontiers: RouterKGQA §3.3, equations 6 to 8.
+Everything is filtered and sorted before a method caps it, so the order of the store does not
+matter.
 """
 
 import hashlib
@@ -30,11 +28,11 @@ MAX_TAILS = 1000
 """The most nodes that one relation leads to from a node; others are counted and hidden."""
 
 MAX_NODES = 200
-"""The most nodes of a path's end that are looked up."""
+"""The most nodes at the end of a path that are looked up."""
 
 MAX_ASKED = 24
-"""The most nodes of a path's end whose relations are looked up. They are spread evenly over the
-known ones: ends of one path have nearly the same relations, and each may be a hub."""
+"""The most nodes at the end of a path whose relations are looked up, spread evenly over the known
+ones: ends of one path have nearly the same relations, and each may be a hub."""
 
 _MAX_RELATIONS = 5000
 
@@ -102,7 +100,7 @@ class Walk:
         return Walk(self.topic, (*self.steps, step))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record: the topic's mid, and subject, relation, object, inverse a step."""
+        """Return a JSON record: the mid, and subject, relation, object, inverse of each step."""
         return {
             "topic": self.topic.mid,
             "steps": [
@@ -133,11 +131,7 @@ def triples_of(walks: Iterable[Walk]) -> Iterator[WalkStep]:
 
 
 def drawn_hop(hop: Hop, directions: Directions = "both") -> str:
-    """Draw a relation as it is offered: with an arrow if it could be followed either way.
-
-    >>> drawn_hop(Hop("a.b", inverse=True)), drawn_hop(Hop("a.b"), "out")
-    ('<- a.b', 'a.b')
-    """
+    """Draw a relation as an option: with an arrow if it could be followed either way."""
     return f"{_arrow(hop)} {hop.relation}" if directions == "both" else hop.relation
 
 
@@ -172,7 +166,7 @@ def drawn_triple(step: WalkStep, name: Callable[[Term], str]) -> str:
 def drawn_by_content(
     nodes: Sequence[Term], most: int, seed: int, question: str, node: Term, hop: Hop
 ) -> tuple[Term, ...]:
-    """Draw some of the nodes that a relation leads to from a node, whatever their order."""
+    """Draw some of the nodes that a relation leads to from a node; their order does not matter."""
     start = f"{seed}|{question}|{term_text(node)}|{hop.relation}|{'in' if hop.inverse else 'out'}"
 
     def digest(each: Term) -> str:
@@ -182,7 +176,7 @@ def drawn_by_content(
 
 
 class Neighbourhood:
-    """Looks up what is around the nodes of one question; `timed` times each lookup."""
+    """A look-up of what is around the nodes of one question; `timed` times each query."""
 
     def __init__(
         self,
@@ -197,7 +191,7 @@ class Neighbourhood:
         self.queries = 0
 
     def hops(self, node: Term, directions: Directions = "both") -> tuple[Hop, ...]:
-        """List the relations of a node but for bookkeeping, sorted by name, outgoing first.
+        """List the relations of a node except bookkeeping, sorted by name, outgoing first.
 
         Where the graph holds both names of an edge, only the outgoing relation is listed.
         """
@@ -207,7 +201,7 @@ class Neighbourhood:
     def hops_onward(self, walks: Sequence[Walk]) -> list[tuple[Hop, ...]]:
         """List the relations at the end of each walk, but not its last one in reverse.
 
-        Where the graph has its reverse by another name, that stays: from a mediator it leads on.
+        A reverse relation of another name stays: from a mediator it leads on.
         """
         self.fetch_hops(walk.end for walk in walks)
         onward = []
@@ -249,12 +243,12 @@ class Neighbourhood:
         return tuple(sorted(hops, key=lambda hop: (hop.relation, hop.inverse)))
 
     def tails(self, node: Term, hop: Hop) -> Neighbours:
-        """List what a relation leads to from a node: at most `MAX_TAILS` terms, the first by id."""
+        """List the terms that a relation leads to from a node: the first `MAX_TAILS` by id."""
         self.fetch_tails([(node, hop)])
         return self._tails.get((node, hop), Neighbours(()))
 
     def fetch_tails(self, ways: Iterable[tuple[Term, Hop]]) -> None:
-        """Look up what relations lead to from nodes whose `tails` are wanted next."""
+        """Look up the ends of relations whose `tails` are wanted next."""
         new = [
             (node, hop)
             for node, hop in dict.fromkeys(ways)
@@ -343,7 +337,7 @@ def relation_path(crp: Crp) -> RelationPath | None:
 
 
 class PathEnds:
-    """Looks up where paths lead from some entities, each path once."""
+    """A look-up of the ends of paths from some entities; each path is looked up once."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -351,7 +345,7 @@ class PathEnds:
         self.queries = 0
 
     def terms(self, starts: Sequence[str], hops: Sequence[Hop]) -> Sequence[Term]:
-        """Find what a path leads to from any of some entities, at most `MAX_NODES`, sorted."""
+        """Find the terms that a path leads to from any of some entities: `MAX_NODES`, sorted."""
         if not hops:
             return list(starts)
         key = (tuple(starts), tuple(hops))
@@ -364,7 +358,7 @@ class PathEnds:
         return self._ends[key]
 
     def fetch_each(self, starts: Sequence[str], hops: Sequence[Hop]) -> None:
-        """Look up what a path leads to from each entity alone, whose `terms` are wanted next."""
+        """Look up the ends of a path from each entity alone, whose `terms` are wanted next."""
         new = [start for start in starts if ((start,), tuple(hops)) not in self._ends]
         if not hops or not new:
             return
@@ -414,7 +408,7 @@ def _direction(hop: Hop) -> Direction:
 
 
 class Frontiers:
-    """Looks up what the relation paths of one question reach, and how they continue."""
+    """A look-up of the ends of the relation paths of one question, and the hops onward."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, directions: Directions = "both") -> None:
         self.graph, self._ends = graph, PathEnds(graph)

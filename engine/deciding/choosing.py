@@ -1,7 +1,7 @@
-"""Decisions between options, and who takes them: a general model, the embedder, or chance.
+"""Decisions between options, by a general model, the embedder, or chance.
 
-A `Choice` says what is offered, what a general model is asked, and how its reply is read. A
-`Chooser` takes several that do not depend on each other; it needs no session:
+A `Choice` holds the options, the prompt for a general model, and the reader of its reply. A
+`Chooser` takes several choices that do not depend on each other:
 
     choose = make_chooser("llm", question, seed, chat=asked.chat)
     [decided] = choose([choice])
@@ -43,7 +43,7 @@ class Choice:
 
 
 class Decided(NamedTuple):
-    """What was picked, and what that took of a general model."""
+    """The picked options, and the usage of a general model."""
 
     picked: Picked
     usage: Usage | None = None
@@ -62,13 +62,10 @@ def make_chooser(
     chat: CountedChat | None = None,
     embedder: Embedder | None = None,
 ) -> Chooser:
-    """Return who takes the decisions of one question.
+    """Return the chooser of one question; an `InputError` if its general model is missing.
 
     The embedder is free and offline: the baseline that a general model must beat. A stand-in for
     the general model counts its prompts and lets chance decide, for an estimate of a run.
-
-    Raises:
-        InputError: A general model is to decide, and there is none.
     """
     by_chance = partial(choose_by_chance, question=question, seed=seed)
     if name == "random":
@@ -142,7 +139,7 @@ def choose_by_chance(choices: Sequence[Choice], question: str, seed: int) -> lis
 def draw(size: int, most: int, seed: int, *about: str) -> tuple[int, ...]:
     """Draw at most `most` of `size` indexes by chance, in an order of chance.
 
-    The seed and what the draw is `about` alone decide, so a resumed run draws the same.
+    Only the seed and `about` decide, so a resumed run draws the same.
     """
     content = "|".join((str(seed), *about))
     chance = random.Random(sha256(content.encode(errors="replace")).digest())
@@ -150,11 +147,7 @@ def draw(size: int, most: int, seed: int, *about: str) -> tuple[int, ...]:
 
 
 def numbered(options: Sequence[str]) -> str:
-    r"""Write options one a line, numbered from 1, so that a reply may name them by number.
-
-    >>> numbered(["Paris", "Nice"]), numbered([])
-    ('1. Paris\n2. Nice', '(none)')
-    """
+    """Write options one a line, numbered from 1, so that a reply may name them by number."""
     return "\n".join(f"{at}. {option}" for at, option in enumerate(options, 1)) or "(none)"
 
 

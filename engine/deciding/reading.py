@@ -1,6 +1,6 @@
-"""Read the replies of general models. A reader never fails, and never takes what was not offered.
+"""Read the replies of general models. A reader never fails, and never takes other options.
 
-Replies are taken as text: nothing in them is evaluated.
+Nothing in a reply is evaluated as a program.
 """
 
 import ast
@@ -15,11 +15,11 @@ from kbqa.kb.names.keys import normalise
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What was chosen among some options."""
+    """The chosen ones of some options."""
 
     chosen: tuple[int, ...]  # indexes of the options, in order, each once
     scores: tuple[float, ...] = ()  # of the chosen ones, if the decision scores them
-    unread: tuple[str, ...] = ()  # what could not be understood, or names nothing that was offered
+    unread: tuple[str, ...] = ()  # parts that could not be understood, or that name no option
     stops: bool = False  # the reply says that nothing should follow, as STOP or an empty list do
 
     @property
@@ -29,7 +29,7 @@ class Picked:
 
 
 MAX_UNREAD = 5
-"""Parts of a reply that are kept of what could not be understood, each at most 80 letters long."""
+"""The most unread parts of a reply that are kept, each at most 80 letters long."""
 
 _BULLET = re.compile(r"^\s*(?:(?!->)[-*•#>]+\s*)?(?:\(?(\d{1,4})[.):]\s+)?(.*?)\s*$", re.DOTALL)
 _NUMBER = re.compile(r"^\(?#?(\d{1,4})[.):]?$")
@@ -63,7 +63,7 @@ _YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)
 _NO = re.compile(r"\W*(?:no|false|not)\b", re.IGNORECASE)
 _BRACED = re.compile(r"\{([^{}\n]{1,300})\}")
 _NAME_WORDS, _NAME_LETTERS = 12, 300
-"""What a name that no prompt showed may have, at most."""
+"""The most words and letters of a name that no prompt showed."""
 
 
 def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
@@ -121,7 +121,7 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
 
 
 class Verdict(NamedTuple):
-    """Whether it is enough, the names of the answers, and what could not be understood."""
+    """Whether it is enough, the names of the answers, and the unread parts."""
 
     is_enough: bool
     names: tuple[str, ...] = ()
@@ -129,13 +129,11 @@ class Verdict(NamedTuple):
 
 
 def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
-    r"""Read a judgement in words, with braces, or as a record.
+    """Read a judgement in words, with braces, or as a record.
 
     A record has the fields Sufficient and Answer, by themselves or in a field A. Known are the
     names that the prompt showed.
 
-    >>> read_verdict("Yes\nParis\nNice", ["Paris"])
-    Verdict(is_enough=True, names=('Paris', 'Nice'), unread=())
     >>> read_verdict("{Yes}. It is {Paris}, the capital.", ["Paris"])
     Verdict(is_enough=True, names=('Paris',), unread=())
     >>> read_verdict('{"A": {"Sufficient": "No", "Answer": null}, "R": "too little"}', [])
@@ -198,14 +196,12 @@ def read_yes(value: object) -> bool:
 def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     r"""Read answers: names one a line, or in a list, or with commas between them.
 
-    Names that the prompt showed are found first, so a comma inside one does not break it; what is
-    left is taken as it stands. A sentence counts only for the known names in it.
+    Returns the names, each once, and the unread parts. Names that the prompt showed are found
+    first, so a comma inside one does not break it; the rest is taken as it stands. A sentence
+    counts only for the known names in it.
 
     >>> read_names("Washington, D.C., Paris\n- Rome", ["Washington, D.C."])
     (['Washington, D.C.', 'Paris', 'Rome'], ())
-
-    Returns:
-        The names, each once, and what could not be understood.
     """
     by_key = {normalise(name): name for name in reversed(known)}
     # Of two names that differ in commas alone, only one is in the table.
@@ -253,7 +249,7 @@ def plain_lines(reply: str) -> list[str]:
 
 
 def clip_unread(parts: Sequence[str]) -> tuple[str, ...]:
-    """Keep the beginning of what could not be understood, for a trace."""
+    """Shorten the unread parts of a reply, for a trace."""
     return tuple(part[:80] for part in parts[:MAX_UNREAD])
 
 
@@ -301,7 +297,7 @@ def _scored_lines(reply: str) -> Iterator[tuple[str, object]]:
 
 
 def _before_score(text: str) -> str:
-    """Remove what stands between an option and its score, as in ``a.b (Score: 0.4)``."""
+    """Remove the text between an option and its score, as in ``a.b (Score: 0.4)``."""
     between = _QUOTES + ":=([{|,–-"
     name = text.rstrip(between).removesuffix("score").removesuffix("Score")
     return name.rstrip(between + "}])").lstrip(_QUOTES + "{[(")

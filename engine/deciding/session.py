@@ -1,13 +1,14 @@
-"""What a walking method works with: `Walkers` for all questions, and a `Session` for each.
+"""The tools of walking methods: `Walkers` for all questions, and a `Session` for each.
 
 A session takes each decision through the chooser, counts it against the question's budget, and
-records it as a `Step`. At the end it turns what was found into an answer: from the names that a
-general model gave, or from the ends of the walks.
+records it as a `Step`. At the end it makes an answer: from the names that a general model gave, or
+from the ends of the walks.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
@@ -16,7 +17,6 @@ from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
 from kbqa.engine.deciding.choosing import (
     Choice,
     Chooser,
-    Decided,
     choose_by_chance,
     draw,
     make_chooser,
@@ -46,18 +46,21 @@ from kbqa.sparql.terms import LiteralTerm, Term, term_text
 SEED = 42
 
 PROVEN_ANSWERS = 10
-"""The first answers, for which evidence is kept, as the router does."""
+"""The number of first answers for which evidence is kept, as in the router."""
 
 HOP_COST = 0.1
-"""Of a cosine, for each hop that does not end at mediators: the embedder cannot tell when to stop.
-On held-out training questions (60 of webqsp.train, 47 of cwq.dev, gold entities) the F1 of `pog` is
-0.50 and 0.33 (with 0.05: 0.40 and 0.30, with 0.15: 0.53 and 0.28), of `bpc` 0.39 and 0.24 (0.34 and
-0.16, 0.41 and 0.21); of `trace` (70 and 70) 0.65 and 0.30, and without a cost 0.27 and 0.19."""
+"""Subtracted from a cosine for each hop that does not end at mediators: the embedder cannot tell
+when to stop. On held-out training questions (60 of webqsp.train, 47 of cwq.dev, gold entities) the
+F1 of `pog` is 0.50 and 0.33 (with 0.05: 0.40 and 0.30, with 0.15: 0.53 and 0.28), of `bpc` 0.39 and
+0.24 (0.34 and 0.16, 0.41 and 0.21); of `trace` (70 and 70) 0.65 and 0.30, and without a cost 0.27
+and 0.19."""
 
 CALLS_SPENT = WhyNot(
     "calls", "the calls were spent before an answer was found. Raise --call-budget"
 )
 """Why a question that took all its calls has no answer, by any method."""
+
+_UNNAMED = WhyNot("unnamed", "the language model named no answer; see the steps of the trace")
 
 Stop = Literal["enough", "stopped", "depth", "nothing", "iterations", "budget", "direct"]
 """Why a method stopped walking; `_STOPS` says it in words."""
@@ -77,11 +80,7 @@ _DRAWN = 8  # walks in a description
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a method in a trace: what it was offered, and the result.
-
-    `clipped` counts walks that were dropped after the step, because there were too many. A relation
-    that was therefore not followed at all counts as one.
-    """
+    """One step of a method in a trace: its options, and the result."""
 
     kind: str  # what was done, such as ``relations`` or ``answer``
     hop: int = 0  # 0 before the first
@@ -91,8 +90,8 @@ class Step:
     chosen: tuple[str, ...] = ()
     scores: tuple[float, ...] = ()  # of the chosen options
     said: str | None = None  # a language model's words that are used later: a plan, answers
-    unread: tuple[str, ...] = ()  # what could not be understood of a reply
-    clipped: int = 0
+    unread: tuple[str, ...] = ()  # parts of a reply that could not be understood
+    clipped: int = 0  # walks dropped after it, as there were too many; or relations not followed
     is_truncated: bool = False
     is_decision: bool = True  # it counts as a call; false if there was nothing to decide
     usage: Usage | None = None  # None if another chooser decided
@@ -163,10 +162,7 @@ class WalkTrace:
 
 
 class Walkers:
-    """What all questions of a walking method share. Any number of threads may use one.
-
-    Raises a `ModelError` or `StoreError` if the embedder or the schema is missing or broken.
-    """
+    """What all questions of a walking method share. Any number of threads may use one."""
 
     def __init__(
         self, graph: Graph, names: Names, chooser: ChooserName, timeout_s: float, seed: int = SEED
@@ -179,7 +175,7 @@ class Walkers:
         self._loaded = self.embedder
 
     def settings(self) -> Mapping[str, object]:
-        """Return what decides, for manifests."""
+        """Return the chooser and its settings, for manifests."""
         by_embedder = {} if self.embedder is None else {"hop_cost": HOP_COST}
         embedder = None if self.embedder is None else self.embedder.name
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
@@ -196,10 +192,7 @@ class Session:
     """One question as a walking method answers it, in one thread.
 
     It starts from `topics`, each with its mid and name. Queries of its `graph` end at the
-    question's deadline. `steps` holds what was decided so far.
-
-    Raises:
-        InputError: A general model is to decide, and there is none.
+    question's deadline. `steps` holds the decisions so far.
     """
 
     def __init__(self, walkers: Walkers, asked: Asked) -> None:
@@ -246,7 +239,8 @@ class Session:
         """
         real = [choice for choice in choices if choice.options]
         taken = self.asked.budget.take(len(real))
-        decided = iter(self._decide(real[:taken], self._by_chance if is_random else self._chooser))
+        by_chance = partial(choose_by_chance, question=self.question, seed=self._walkers.seed)
+        decided = iter(self._decide(real[:taken], by_chance if is_random else self._chooser))
         picked: list[Picked] = []
         for choice in choices:
             if not choice.options:
@@ -258,9 +252,6 @@ class Session:
             picked.append(outcome)
         return picked
 
-    def _by_chance(self, choices: Sequence[Choice]) -> list[Decided]:
-        return choose_by_chance(choices, self.question, self._walkers.seed)
-
     def _decide(self, choices: Sequence[Choice], chooser: Chooser) -> list[Picked]:
         """Have choices decided together, and record a step for each."""
         if not choices:
@@ -268,20 +259,19 @@ class Session:
         with self.asked.clock.stage(choices[0].kind):
             decided = chooser(choices)
         for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
-            self.steps.append(
-                Step(
-                    choice.kind,
-                    choice.hop,
-                    choice.at,
-                    choice.options,
-                    choice.hidden,
-                    tuple(choice.options[at] for at in picked.chosen),
-                    picked.scores,
-                    unread=picked.unread,
-                    is_truncated=is_truncated,
-                    usage=usage,
-                )
+            step = Step(
+                choice.kind,
+                choice.hop,
+                choice.at,
+                choice.options,
+                choice.hidden,
+                tuple(choice.options[at] for at in picked.chosen),
+                picked.scores,
+                unread=picked.unread,
+                is_truncated=is_truncated,
+                usage=usage,
             )
+            self.steps.append(step)
         return [each.picked for each in decided]
 
     def ask(
@@ -312,16 +302,8 @@ class Session:
                 temperature=temperature,
                 seed=sent_seed(self._walkers.seed, temperature),
             )
-        self.steps.append(
-            Step(
-                kind,
-                hop,
-                at,
-                said=reply.text,
-                is_truncated=reply.is_truncated,
-                usage=reply.usage,
-            )
-        )
+        cut, usage = reply.is_truncated, reply.usage
+        self.steps.append(Step(kind, hop, at, said=reply.text, is_truncated=cut, usage=usage))
         return reply.text
 
     def ask_names(
@@ -343,14 +325,13 @@ class Session:
         return tuple(names)
 
     def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
-        """Draw some nodes by chance; what the draw is `about` decides it."""
+        """Draw some nodes by chance; the seed and `about` decide it."""
         drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
         return [options[at] for at in drawn]
 
     def similar_first(self, texts: Sequence[str]) -> list[int]:
-        """Sort the indexes of texts by how similar these are to the question."""
-        cosines = self._walkers.load_embedder().similarity(self.question, texts)
-        return most_similar_first(cosines)
+        """Sort the indexes of texts by their similarity to the question."""
+        return most_similar_first(self._walkers.load_embedder().similarity(self.question, texts))
 
     def most_similar(self, texts: Sequence[str], most: int) -> list[int]:
         """Find the texts that are most similar to the question; their indexes keep their order."""
@@ -359,7 +340,7 @@ class Session:
         return sorted(self.similar_first(texts)[:most])
 
     def not_understood(self, unread: Sequence[str]) -> None:
-        """Note what could not be understood of the last reply."""
+        """Note parts of the last reply that could not be understood."""
         if unread:
             self.steps[-1] = replace(self.steps[-1], unread=tuple(unread))
 
@@ -396,7 +377,7 @@ class Session:
         details: Mapping[str, Any] | None = None,
         dead_ends: Sequence[Walk] = (),
     ) -> Answer:
-        """Put the answer together: ground what was said, or take the ends of walks (`ends_alike`).
+        """Make the answer: ground the names that were said, or take ends of walks (`ends_alike`).
 
         Args:
             walks: Those that answers are taken from, and whose triples prove them.
@@ -404,7 +385,7 @@ class Session:
             said: The names that a language model gave as answers; None if it was not asked.
             stage: ``explored``, ``fallback`` or ``direct``. Answers of the last two were said
                 without the graph, so none has the origin ``graph``.
-            details: What only this method records.
+            details: Facts that only this method records.
             dead_ends: Other walks that were explored.
         """
         clock = self.asked.clock
@@ -456,8 +437,7 @@ class Session:
 
     def _why_not(self, stop: Stop, said: Sequence[str] | None, stage: str) -> WhyNot:
         if said is not None:
-            named = "the language model named no answer; see the steps of the trace"
-            return WhyNot("unnamed", named)
+            return _UNNAMED
         if not self.topics and stage != "direct":
             return self.without_topic()
         if stop == "budget":
@@ -486,7 +466,7 @@ class WalkingMethod:
         self._walkers, self._settings, self._answer_in = walkers, settings, answer_in
 
     def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
+        """Return all settings that decide the answers, for manifests."""
         return {**self._walkers.settings(), **self._settings}
 
     def write(
@@ -503,12 +483,12 @@ class WalkingMethod:
 def ground(
     said: Iterable[str], walks: Sequence[Walk], neighbourhood: Neighbourhood, names: Names
 ) -> tuple[AnswerEntity, ...]:
-    """Find what names mean: first among the nodes of walks, then among all names of the graph.
+    """Find the meaning of names: first among the nodes of walks, then among all of the graph.
 
     A name that several nodes of the walks have means all of them, but not the topic if a walk leads
     to another node of its name, as to a book about its author. A node's id or a literal's text is a
     name, too. A name that no node has means the best known entity of that name; its origin is
-    ``named``, as no walk leads there. What the graph has no name for stays a text.
+    ``named``, as no walk leads there. A name that the graph does not have stays a text.
     """
     reached = _by_key((node for walk in walks for node in walk.nodes[1:]), neighbourhood)
     shown = _by_key((walk.nodes[0] for walk in walks), neighbourhood) | reached

@@ -47,6 +47,16 @@ _LONGEST = 28
 _PARALLEL = 8.0
 _BULGE = 46.0
 _SAG = 40.0
+_ARROW = 7.0
+_KINDS = {
+    "topic": "topic",
+    "answer": "answer",
+    "entity": "entity",
+    "mediator": "entity without a name",
+    "value": "value",
+}
+# A label's halo has the colour of its background, or none where that is not known.
+_GROUND = "var(--kbqa-ground, var(--jp-layout-color0, transparent))"
 
 
 class Point(NamedTuple):
@@ -214,7 +224,7 @@ def _gaps(graph: EvidenceGraph) -> Iterator[float]:
 
 
 def _heights(graph: EvidenceGraph, boxes: Mapping[Key, Node]) -> dict[Key, float]:
-    """Place the tallest column, and every other near what its nodes are joined to there."""
+    """Place the tallest column, and the nodes of all others near their neighbours there."""
     neighbours = adjacency(graph.arrows)
     tallest = max(range(len(graph.columns)), key=lambda c: len(graph.columns[c]))
     heights: dict[Key, float] = {}
@@ -222,7 +232,7 @@ def _heights(graph: EvidenceGraph, boxes: Mapping[Key, Node]) -> dict[Key, float
         keys = graph.columns[column]
         near = [mean([heights[n] for n in neighbours[key] if n in heights]) for key in keys]
         wanted = [0.0 if height is None else height for height in near]
-        if MORE in keys and column != tallest:  # It belongs right below what stands above it.
+        if MORE in keys and column != tallest:  # It belongs right below the last answer.
             wanted[-1] = wanted[-2] if len(wanted) > 1 else 0.0
         sizes = [boxes[key].height + _ROW_GAP for key in keys]
         heights.update(zip(keys, _spread(wanted, sizes), strict=True))
@@ -322,18 +332,6 @@ def _middle(edges: Sequence[Edge]) -> Point:
     return Point(sum(xs) / len(xs), sum(ys) / len(ys))
 
 
-_ARROW = 7.0
-_KINDS = {
-    "topic": "topic",
-    "answer": "answer",
-    "entity": "entity",
-    "mediator": "entity without a name",
-    "value": "value",
-}
-# A label's halo is the colour of what it stands on, or nothing where that is not known.
-_GROUND = "var(--kbqa-ground, var(--jp-layout-color0, transparent))"
-
-
 def draw_evidence(
     record: Mapping[str, Any], entity_url: Callable[[str], str] | None = None
 ) -> str | None:
@@ -426,7 +424,7 @@ def _node(number: int, node: Node, entity_url: Callable[[str], str] | None) -> s
 
 
 def _shape(node: Node) -> str:
-    """Draw what tells the kind without colour: a pill, a heavy box, a box, a dot, a plain box."""
+    """Draw the shape of a kind: a pill, a heavy box, a box, a dot or a dashed box."""
     line = 'stroke-width="1.2"'
     match node.kind:
         case "mediator":

@@ -1,7 +1,6 @@
 """Read the evidence of an answer's record as a graph in columns, by hops from the topic.
 
-The record is what `Answer.to_dict` returns, so the answers of all methods can be drawn, also those
-that come by HTTP.
+The record is that of `Answer.to_dict`, so the answers of all methods can be drawn, also by HTTP.
 """
 
 from collections import Counter, defaultdict
@@ -136,7 +135,7 @@ def _without(arrows: Sequence[Arrow], removed: Iterable[Key], needed: set[Key]) 
 
 
 def adjacency(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
-    """List what each node is joined to."""
+    """List the neighbours of each node."""
     found: dict[Key, list[Key]] = defaultdict(list)
     for each in arrows:
         found[each.subject].append(each.object)
@@ -186,7 +185,6 @@ def _reduce_crossings(columns: Sequence[list[Key]], arrows: Sequence[Arrow]) -> 
                 key: mean([place[each] for each in neighbours.get(key, ()) if each in place])
                 for key in moved
             }
-
             wanted = {key: own[key] if at is None else at for key, at in middle.items()}
             order = {key: (key == MORE, key not in path, wanted[key], own[key]) for key in moved}
             moved.sort(key=order.__getitem__)

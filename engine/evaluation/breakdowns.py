@@ -1,10 +1,7 @@
-"""Group the rows of a run by what sets questions apart, and measure each group.
+"""Group the rows of a run by properties of their questions, and measure each group.
 
 Source: RouterKGQA, Table 6, for composition type and constraints; it groups by the gold query, as
 here, so that the groups are the same for every run.
-
-The steps of walking methods (`kbqa.engine.deciding.session.Step`) are added up by their kind, such
-as ``relations``, which is also the name of the stage under which a row has its seconds.
 """
 
 from collections import Counter
@@ -32,7 +29,7 @@ _MOST_HOPS = 4
 
 
 class Scored(Protocol):
-    """What can be grouped by tier: a row, or another result with scores."""
+    """What can be grouped by the tier of its gold answers: a row, or another scored result."""
 
     @property
     def tier(self) -> str | None:
@@ -94,7 +91,7 @@ def group_by_gold(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
     """Group rows by properties of the gold query, and then by the group's name.
 
     The properties are those of `share_right`, ``type`` (CWQ's type of composition), ``depth`` and
-    ``constraints``. One that is known of no row is absent.
+    ``constraints``, each if it is known of a row.
     """
     ways: dict[str, Callable[[Row], str]] = {
         **_question_keys(rows),
@@ -108,8 +105,8 @@ def group_by_gold(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
 def share_right(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
     """Return the share of scored questions that are exactly right, by what their set says of them.
 
-    That is ``kind`` of gold, ``category``, and GrailQA's ``generalization`` and ``function``. The
-    kind is absent if there are only answers, the others if no row has them.
+    That is ``kind`` of gold, unless all is answers, ``category``, and GrailQA's ``generalization``
+    and ``function``.
     """
     scored = [row for row in rows if row.scores is not None]
     return {
@@ -122,16 +119,16 @@ def share_right(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
 
 
 def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
-    """Score the groups of scored rows.
+    """Score the groups of `group_by_gold`, then those by ``stage``, ``level`` and ``origin``.
 
-    They are those of `group_by_gold`, then by ``stage``; by ``level`` (how far the path was
-    relaxed) if the method relaxes paths; and by ``origin`` if not all answers are of the graph.
+    There are levels (how far the path was relaxed) only if the method relaxes paths, and origins
+    only if some answers are not of the graph.
     """
     scored = [row for row in rows if row.scores is not None]
     ways: dict[str, Callable[[Row], str]] = {"stage": stage_name}
     if any(row.level for row in scored):
         ways["level"] = lambda row: row.level or (FOUND if row.is_answered else NO_ANSWER)
-    if has_other_origins(scored):
+    if any(row.origin not in (None, "graph") for row in scored):
         ways["origin"] = lambda row: row.origin or NO_ANSWER
     found = group_by_gold(scored) | _group(scored, ways)
     return {
@@ -143,11 +140,6 @@ def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
 def stage_name(row: Row) -> str:
     """Return the stage that answered."""
     return row.stage or (FOUND if row.is_answered else NO_ANSWER)
-
-
-def has_other_origins(rows: Sequence[Row]) -> bool:
-    """Return whether an answer comes from elsewhere than the graph."""
-    return any(row.origin not in (None, "graph") for row in rows)
 
 
 def cross_shapes(rows: Sequence[Row]) -> list[ShapeCell]:
@@ -163,7 +155,7 @@ def cross_shapes(rows: Sequence[Row]) -> list[ShapeCell]:
 
 
 def _question_keys(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
-    """Return what tells questions apart by what their set says of them."""
+    """Return the keys by which the properties that a question set gives group its questions."""
     keys: dict[str, Callable[[Row], str]] = {
         "category": lambda row: row.category or UNKNOWN,
         "generalization": lambda row: row.generalization or UNKNOWN,
@@ -218,7 +210,7 @@ def stage_rank(name: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """All steps of one kind in a run."""
+    """All steps of a walking method of one kind, such as ``relations``, in a run."""
 
     kind: str
     decisions: int  # by any chooser
@@ -272,6 +264,7 @@ def _add_up(kind: str, steps: Sequence[Mapping[str, Any]], rows: Sequence[Row]) 
     def having(name: str) -> int:
         return sum(bool(step.get(name)) for step in steps)
 
+    # The kind is also the name of the stage under which a row has the seconds.
     seconds = [row.seconds[kind] for row in rows if row.seconds and kind in row.seconds]
     return StepCosts(
         kind=kind,

@@ -80,7 +80,7 @@ def compare_manifests(
     """Return the settings that differ, by path, and the notes, such as versions and files.
 
     The settings of one method are compared one by one. Those of two different methods are one
-    difference, but for what means the same in all methods, such as who chooses.
+    difference, except for settings that all methods share, such as the chooser.
 
     >>> a = {"n": 5, "method": {"name": "router", "order": "confidence", "without": []}}
     >>> b = {"n": 5, "method": {"name": "router", "order": "beam", "without": []}, "git": "0b1"}
@@ -122,7 +122,7 @@ def _follows(name: str, a: Mapping[str, object], b: Mapping[str, object]) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How the second run (B) differs from the first (A) in one metric."""
+    """The difference of the second run (B) from the first (A) in one metric."""
 
     a: float  # mean
     b: float
@@ -142,14 +142,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """How two runs differ."""
+    """The differences of two runs."""
 
     a: str  # the first run's file
     b: str
     common: int  # questions that both scored
     only_a: int  # questions that only the first scored
     only_b: int
-    warnings: Sequence[str]  # what makes the comparison less than fair
+    warnings: Sequence[str]  # reasons why the comparison is not fair
     settings: Mapping[str, Change]  # that differ, by path, such as method.history
     notes: Mapping[str, Change]  # other facts that differ, such as versions and files
     differences: Mapping[str, Mapping[str, Difference]]  # by tier (all first) and metric
@@ -398,7 +398,7 @@ def _answers(row: Row) -> str:
 
 
 def _said(row: Row) -> list[str]:
-    """Return what a row answers, as texts: yes or no, a number, or names."""
+    """Return the answers of a row as texts: yes or no, a number, or names."""
     if row.boolean is not None or row.count is not None:
         return [_special_answer(row.boolean, row.count)]
     return [answer.name for answer in row.answers]

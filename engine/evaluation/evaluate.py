@@ -1,21 +1,18 @@
 """Answer a question set and write a row for each question.
 
 A question that fails becomes a row with its error, and the run goes on. Rows are written as they
-come, so that an interrupted run can be resumed, which also asks again what failed. A manifest next
-to them records what made them: its `settings` decide the rows, and a run is only resumed with the
-same; its `notes` are worth knowing and may differ, such as where files are. `run_set` is this loop,
-for any kind of row.
+come, so that an interrupted run can be resumed, which also asks the failed questions again. A
+manifest next to them records the run: its `settings` decide the rows, and a run is only resumed
+with the same; its `notes`, such as where files are, may differ. `run_set` is this loop, for any
+kind of row.
 
 Any number of threads answer; only one asks the small model, for questions in batches. Batches
 depend only on the question file, because log-probabilities depend on what is written together. On
-resume, a batch with a missing row is written again as a whole.
+resume, a batch with a missing row is written again as a whole. Calls of the general model that a
+method limits over a run are spent in the order of the questions (`kbqa.engine.chat.model`).
 
-A method may limit the calls of the general model over a run. They are spent in the order of the
-questions (`kbqa.engine.chat.model`). What a run would take of the general model can be estimated
-from a few of its questions without asking it.
-
-The answers can also be written as predictions for a benchmark's official script. A boolean is then
-``true`` or ``false``, and a count its number without what was counted.
+`estimate_run` predicts the cost of a run. `FORMS` write answers for benchmarks' official scripts: a
+boolean is then ``true`` or ``false``, and a count its number without what was counted.
 """
 
 import json
@@ -68,9 +65,9 @@ _R = TypeVar("_R", bound=WrittenRow)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A part of a manifest: what decides the rows, and what does not."""
+    """A part of a manifest."""
 
-    settings: Mapping[str, object]
+    settings: Mapping[str, object]  # these decide the rows
     notes: Mapping[str, object]
 
     def __or__(self, other: "Recorded") -> "Recorded":
@@ -79,7 +76,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """How a run is made, and what its manifest records."""
+    """The settings of a run, and the rest of its manifest."""
 
     gold_entities: bool = False  # topics are given; only a question without any is linked
     timings: bool = True  # rows have what differs from run to run, such as seconds
@@ -98,22 +95,18 @@ def run_set(
     concurrency: int = 1,
     report: Callable[[_R], object] = lambda row: None,
 ) -> list[_R]:
-    """Make the rows of a question set that a file does not have yet, and append them.
+    """Make the rows that a file does not have yet; return all rows in the order of the questions.
 
     On any error, the rows of questions in progress are written first if possible.
 
     Args:
         questions: Those that have a row in `output` without an error are skipped.
-        output: JSON Lines file of rows, in the order in which questions are done; the manifest goes
-            to the same name with ``.manifest.json``.
+        output: JSON Lines file of rows, in the order in which questions are done.
         recorded: For the manifest; a resumed run must have the same settings.
         read: Reads a row from a record and its place, which is for messages.
         jobs: Given the rows of `output` by id, yields what makes each other row; see `write_rows`.
         concurrency: Questions to work on at once.
         report: Called with each row, first with those that `output` had; by one thread at a time.
-
-    Returns:
-        All rows of the file, in the order of the questions.
 
     Raises:
         InputError: `output` cannot be written, or is not a run with these settings.
@@ -153,14 +146,14 @@ def evaluate(
 ) -> list[Row]:
     """Answer questions and append a row for each to `output`, as `run_set` says.
 
-    `beams` are candidates by question id. Paths for other questions are written, for a batch of
-    questions at once. A resumed run must have the same config.
+    `beams` are candidates by question id. For other questions the small model writes them, a batch
+    at once.
 
     Raises:
         SpendingLimitReached: The spending limit is reached.
     """
     settings = {"gold_entities": config.gold_entities, "timings": config.timings}
-    recorded = Recorded(settings, {}) | Recorded(config.settings, config.notes)
+    recorded = Recorded({**settings, **config.settings}, config.notes)
     run = _Run(engine, config, questions, beams or {}, batch_size)
     return run_set(
         questions, output, recorded, read_row, run.jobs, concurrency=concurrency, report=report
@@ -249,10 +242,10 @@ class _Run:
         return partial(self._calls.grant, self._places[question.id])
 
     def _prepare(self, question: Question) -> Prepared:
-        topics = question.topics if self._config.gold_entities else ()
+        config = self._config
+        topics = question.topics if config.gold_entities else ()
         try:
-            deadline_s = self._config.deadline_s
-            return self._engine.prepare(question.text, topics, deadline_s=deadline_s)
+            return self._engine.prepare(question.text, topics, deadline_s=config.deadline_s)
         except SpendingLimitReached:
             raise
         except Exception as error:  # noqa: BLE001 – one question's failure never ends a run
@@ -352,11 +345,7 @@ def record_graph(graph: Graph, timeout_s: float) -> Recorded:
 
 
 def record_beams(path: Path | None) -> Recorded:
-    """Record a file of candidates that were written before, and what its own manifest tells.
-
-    Raises:
-        InputError: Its manifest is broken.
-    """
+    """Record a file of candidates that were written before, with its own manifest."""
     if path is None:
         return Recorded({"beams_sha256": None}, {})
     manifest, told = manifest_path(path), None
@@ -370,10 +359,9 @@ def record_beams(path: Path | None) -> Recorded:
 
 
 def record_model(choice: ModelChoice, name: str | None) -> Recorded:
-    """Record the specialised model.
+    """Record the specialised model by its name, which has a hash of the adapter's weights.
 
-    `name` is that of what was loaded, with a hash of the adapter's weights; None if nothing was
-    loaded because all candidates were written before.
+    The name is None if no model was loaded because all candidates were written before.
     """
     if name is None:
         return Recorded({"model": None, "n": None, "decoding": None}, {"adapter": None})
@@ -424,7 +412,7 @@ _SECONDS = "Seconds are those of the graph and the small model alone."
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one question took of the general model, and in all."""
+    """The costs of one question."""
 
     decisions: int  # by any chooser
     calls: int
@@ -436,7 +424,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run is going to take."""
+    """The estimated costs of a run."""
 
     questions: int  # of the run
     taken: tuple[Taken, ...]  # by each question of the sample that was answered
@@ -499,10 +487,10 @@ def estimate_run(
 ) -> Estimate:
     """Answer a sample of a run of so many questions, and count what the answers take.
 
-    The engine has a `StandIn` as its general model: the graph and the small model work as in the
-    run, and prompts are written in full. Replies never say that enough is known, so most methods
-    go on for longer than they would. Methods that walk go where chance leads; the router takes the
-    paths most similar to the question.
+    The engine has a `StandIn` as its general model, which is sent nothing: the graph and the small
+    model work as in the run, and prompts are written in full. Replies never say that enough is
+    known, so most methods walk longer than they would. Methods that walk go where chance leads; the
+    router takes the paths most similar to the question.
 
     Raises:
         EndpointDown: The graph does not respond.
@@ -537,11 +525,7 @@ def estimate_run(
 
 
 def _range(mean: float, least: float, most: float) -> str:
-    """Write a mean with its range.
-
-    >>> _range(12.34, 2, 1800)
-    '12.3 (2 to 1,800)'
-    """
+    """Write a mean with its range, such as ``12.3 (2 to 1,800)``."""
     return f"{_number(mean)} ({_number(least)} to {_number(most)})"
 
 
@@ -554,36 +538,29 @@ def _number(value: float) -> str:
 Predictions: TypeAlias = list[dict[str, Any]] | dict[str, Any]
 
 
-def webqsp_predictions(rows: Iterable[Row]) -> Predictions:
-    """Return a run's answers in the form of WebQSP's ``eval.py``.
-
-    Failed questions are left out, since the script takes an empty list for a precision of 1.
-    """
+def _webqsp_predictions(rows: Iterable[Row]) -> Predictions:
+    # WebQSP's script takes an empty list for a precision of 1, so failed questions are left out.
     answered = (row for row in rows if row.error is None)
     return [{"QuestionId": row.id, "Answers": _values(row)} for row in answered]
 
 
-def cwq_predictions(rows: Iterable[Row]) -> Predictions:
-    """Return a run's first answers in the form of ComplexWebQuestions' ``eval_script.py``.
-
-    It compares one name, in lower case, with the gold names, and wants every question of the set.
-    """
+def _cwq_predictions(rows: Iterable[Row]) -> Predictions:
+    # It compares one name, in lower case, with the gold names, and wants every question of the set.
     return [{"ID": row.id, "answer": _first_name(row)} for row in rows]
 
 
-def grailqa_predictions(rows: Iterable[Row]) -> Predictions:
-    """Return a run's answers in the form of GrailQA's ``evaluate.py``.
-
-    kbqa writes no s-expressions, so the script's exact match is 0.
-    """
+def _grailqa_predictions(rows: Iterable[Row]) -> Predictions:
+    # kbqa writes no s-expressions, so the script's exact match is 0.
     return {row.id: {"logical_form": "", "answer": _values(row)} for row in rows}
 
 
 FORMS: Mapping[str, Callable[[Sequence[Row]], Predictions]] = {
-    "webqsp": webqsp_predictions,
-    "cwq": cwq_predictions,
-    "grailqa": grailqa_predictions,
+    "webqsp": _webqsp_predictions,
+    "cwq": _cwq_predictions,
+    "grailqa": _grailqa_predictions,
 }
+"""A run's answers as the official scripts of WebQSP (``eval.py``), ComplexWebQuestions
+(``eval_script.py``) and GrailQA (``evaluate.py``) read them."""
 
 
 def _values(row: Row) -> list[str]:

@@ -72,7 +72,7 @@ _NO_PREDICTION = OfficialScores(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many questions of a tier were answered, of all, including those without gold answers."""
+    """The numbers of answered questions of a tier, also of those without gold answers."""
 
     n: int
     stages: Mapping[str, Mapping[str, int]]  # by stage and by how far the path was relaxed

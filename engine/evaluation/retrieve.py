@@ -53,7 +53,7 @@ class RowTriple(_Record):
 
 
 class RetrievalRow(_Record):
-    """What was retrieved for a question. Fields that the file does not have are None or empty."""
+    """The triples of a question. Fields that the file does not have are None or empty."""
 
     schema_version: int
     id: str
@@ -72,11 +72,7 @@ class RetrievalRow(_Record):
 
 
 def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow:
-    """Read a row from a JSON record and its place, which is for messages.
-
-    Raises:
-        InputError: It is not a row, or one of a version that cannot be read.
-    """
+    """Read a row; the message of an `InputError` names its place."""
     try:
         row = RetrievalRow.model_validate(record)
     except ValidationError as error:
@@ -92,11 +88,7 @@ def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow
 
 @dataclass(frozen=True, slots=True)
 class RetrievalConfig:
-    """How triples are retrieved for the questions of a set.
-
-    Raises:
-        InputError: There are to be more triples than reselection chooses among.
-    """
+    """The settings of a retrieval."""
 
     triples: int = 100  # of a question, at most
     scorer: ScorerName = "trained"
@@ -135,7 +127,7 @@ class QuestionRetrieval:
         self._score = make_scorer(config.scorer, self._embedder, config.scorer_file, graph.labels)
 
     def settings(self) -> dict[str, object]:
-        """Return what decides the rows besides the questions and the graph, for manifests."""
+        """Return all that decides the rows except the questions and the graph, for manifests."""
         config = self.config
         return {
             "retrieval": {
@@ -225,7 +217,7 @@ def retrieve_set(
 ) -> list[RetrievalRow]:
     """Retrieve for questions and append a row for each to `output`, as `run_set` says.
 
-    `recorded` is what the manifest says of the questions and the graph.
+    `recorded` records the questions and the graph.
     """
     return run_set(
         questions,

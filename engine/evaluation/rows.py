@@ -1,8 +1,8 @@
-"""The rows of a run: the answer to each question, how it scores, and what it cost.
+"""The rows of a run: the answer to each question, its scores and its cost.
 
-`kbqa eval` writes rows and reports read them. Any method's answers fit: what only one method knows
-is in its trace. Each row is in the file whole or not at all, however the run ends. A run is its
-rows and the manifest next to them.
+`kbqa eval` writes rows and reports read them. What only one method knows is in its trace. Each row
+is in the file whole or not at all, however the run ends. A run is its rows and the manifest next to
+them.
 """
 
 import json
@@ -14,7 +14,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, median
-from types import TracebackType
 from typing import Annotated, Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -24,6 +23,7 @@ from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.scores import WRONG, Predicted, Scores, score_answer
 from kbqa.engine.files import (
     drop_unfinished_line,
+    invalid_field,
     manifest_path,
     read_manifest,
     read_rows,
@@ -40,6 +40,21 @@ SCHEMA_VERSION = 3
 Count = Annotated[int, Field(ge=0)]
 
 _LEVELS: tuple[Level, ...] = get_args(Level)
+_NO_CALLS = Usage()
+
+# Of the fields of a row, reports do not use the first, and of a trace and its steps only these.
+_UNUSED = ("evidence", "linked", "sparql")
+_USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
+_USED_OF_STEP = (
+    "kind",
+    "hidden",
+    "clipped",
+    "unread",
+    "is_truncated",
+    "no_decision",
+    "input_tokens",
+    "output_tokens",
+)
 
 
 class _RowPart(BaseModel):
@@ -70,14 +85,14 @@ class RowAnswer(_RowPart):
 
 
 class WriterUsage(_RowPart):
-    """What the small model wrote for a question."""
+    """The small model's work on a question."""
 
     calls: int
     output_tokens: int = 0
 
 
 class GeneralUsage(_RowPart):
-    """What general models took; only runs with timings have the last two."""
+    """The cost of general models; only runs with timings have the last two."""
 
     calls: int
     input_tokens: int = 0
@@ -88,7 +103,7 @@ class GeneralUsage(_RowPart):
 
 
 class RowUsage(_RowPart):
-    """What was asked of the models for a question."""
+    """The work of the models on a question."""
 
     specialised: WriterUsage | None = None
     general: GeneralUsage
@@ -98,8 +113,7 @@ class Row(_RowPart):
     """A question's row. Fields that the file does not have are None or empty.
 
     The fields from `answers` to `seconds` are those of `Answer.to_dict`, and those from `category`
-    to `gold_unanswerable` are of `Question`. `gold_names` has the names of each set of `gold`, if
-    the question set has them. A failed question has no costs if they are not known.
+    to `gold_unanswerable` are of `Question`. `gold_names` has the names of each set of `gold`.
     """
 
     schema_version: int
@@ -203,12 +217,8 @@ def read_row(record: Mapping[str, object], place: str) -> Row:
     try:
         return Row.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise InputError(f"{place} is not a row of `kbqa eval`: {field}: {first['msg']}") from None
-
-
-_NO_CALLS = Usage()
+        problem = invalid_field(error)
+        raise InputError(f"{place} is not a row of `kbqa eval`: {problem}") from None
 
 
 def gold_shapes(questions: Iterable[Question]) -> dict[str, GoldShape]:
@@ -234,7 +244,7 @@ def answered_row(
     *,
     timings: bool,
 ) -> Row:
-    """Make the row of a question that a method answered, or found no answer to.
+    """Make the row of a question that did not fail.
 
     `timings` includes what differs from run to run: the seconds of each stage and of general
     models, and how many replies came from the cache.
@@ -266,8 +276,7 @@ def failed_row(
 ) -> Row:
     """Make the row of a question that failed: it scores 0.
 
-    `candidates` and `general` are what models took before; without candidates, writing failed and
-    the cost is not known.
+    Without `candidates`, writing failed and the cost is not known.
     """
     costs: dict[str, Any] = dict.fromkeys(("calls", "tokens", "usage", "cost_usd"))
     if candidates is not None:
@@ -350,14 +359,14 @@ class RowFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            # Unbuffered: what a full disk has refused must not be tried again on closing.
+            # Unbuffered: bytes that a full disk has refused must not be tried again on closing.
             self._file = path.open("ab", buffering=0)
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error}") from error
 
     def append(self, row: WrittenRow) -> None:
         """Write a row; one that cannot be written whole is removed again."""
-        # Not where the last write ended: what it left of a row may have been removed since.
+        # Not where the last write ended: the beginning of a row may have been removed since.
         end = self._file.seek(0, os.SEEK_END)
         left = memoryview(_line(row.to_dict()))
         try:
@@ -370,12 +379,7 @@ class RowFile:
     def __enter__(self) -> "RowFile":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 
@@ -389,8 +393,8 @@ def write_rows(
     """Make rows and append each to a file, in the order in which they are done.
 
     Each job makes a row, in any thread. The next is taken, in this thread, once fewer than
-    `concurrency` are running. `report` is called with each row that was written, by one thread at a
-    time. On any error, the rows of jobs in progress are written first if possible.
+    `concurrency` are running. `report` is called with each written row, by one thread at a time.
+    On any error, the rows of jobs in progress are written first if possible.
 
     Raises:
         InputError: The file cannot be opened for writing.
@@ -415,8 +419,8 @@ def write_rows(
 def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> dict[str, _R]:
     """Read the rows that a resumed run keeps, by id, and remove all else from the file.
 
-    Removed are rows of questions that failed, and a last line that was being written when the run
-    was killed. `read` reads a row from a record and its place, as `read_row` does.
+    This removes rows of questions that failed, and a last line that was being written when the run
+    was killed. `read` is a function such as `read_row`.
 
     Raises:
         InputError: The file is broken elsewhere than at its end.
@@ -451,12 +455,9 @@ def _line(record: Mapping[str, object]) -> bytes:
     return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
 
 
-_PER = 10_000
-
-
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What questions take, of those for which it is known."""
+    """A summary of the costs of those questions for which they are known."""
 
     mean: float
     median: float
@@ -466,11 +467,7 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Summarise values; None if there are none.
-
-    >>> spread([1, 2, 3, 10])
-    Spread(mean=4.0, median=2.5, p95=10, total=16, n=4)
-    """
+    """Summarise values; None if there are none."""
     if not values:
         return None
     ranked = sorted(values)
@@ -479,7 +476,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
-    """Measure what questions took, including those that failed; what no row knows is absent.
+    """Measure the costs of questions, including those that failed; unknown costs are absent.
 
     ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
     ``tokens`` are those that the small model wrote and those in and out of the general one.
@@ -512,26 +509,12 @@ def cost_per_10_000(rows: Sequence[Row]) -> float | None:
     """
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
     unknown = any(row.cost_usd is None and row.usage and row.usage.general.calls for row in rows)
-    return fmean(known) * _PER if known and not unknown else None
-
-
-_UNUSED = ("evidence", "linked", "sparql")
-_USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
-_USED_OF_STEP = (
-    "kind",
-    "hidden",
-    "clipped",
-    "unread",
-    "is_truncated",
-    "no_decision",
-    "input_tokens",
-    "output_tokens",
-)
+    return fmean(known) * 10_000 if known and not unknown else None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run on disk: the file of its rows, what made it, and the rows, each of another question."""
+    """A run on disk: its file, its manifest, and its rows, one for each question."""
 
     path: Path
     manifest: Mapping[str, object]
@@ -561,9 +544,7 @@ class RecordedRun:
 
 
 def flatten_manifest(manifest: Mapping[str, object]) -> dict[str, str]:
-    """Return a manifest as labels and texts, with the labels of nested ones joined.
-
-    Null values are left out.
+    """Return a manifest without null values as labels and texts; labels of nested ones are joined.
 
     >>> flatten_manifest({"n": 5, "beams": None, "store": {"languages": ["en"], "is_full": False}})
     {'n': '5', 'store, languages': 'en', 'store, is full': 'no'}
@@ -603,8 +584,8 @@ def read_run(path: Path) -> RecordedRun:
     """Read a run.
 
     Raises:
-        InputError: The file or its manifest is missing or broken, is not a run that this kbqa
-            reads, or has two rows of one question.
+        InputError: The file or its manifest is missing, broken or of another version, or has two
+            rows of one question.
     """
     rows: dict[str, Row] = {}
     for number, record in read_rows(path):

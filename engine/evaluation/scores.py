@@ -2,23 +2,20 @@
 
 Answers are a set of mids and texts of literals, and are scored as sets: each score is in [0, 1]; if
 gold and prediction are both empty it is 1, and if only one is, 0. A boolean, a count and the
-absence of an answer are right or wrong: each score is 1 or 0.
+absence of an answer are right or wrong: each score is 1 or 0. There are two other ways to score:
 
-Beside these scores stand two others:
-
-- **By names**, as the papers of walking methods score. This is weaker: two entities of one name are
-  the same, and the score `contained` also counts parts of names.
+- **By names**, as the papers of walking methods do. This is weaker: two entities of one name are
+  the same, and `contained` also counts parts of names. In the papers' code an empty answer is part
+  of every gold name, and so counts as right; here it is wrong.
 - **By the rule of WebQSP's official script.** F1 is the same. But if nothing is predicted and
   something is gold, precision is 1, not 0, and the other way round recall; dates keep their time
   zone; and a gold answer that a parse lists twice counts twice. The script skips questions without
   a complete parse of good quality, and uses *all* parses of a question if one of them counts. No
-  question of the released test set has both parses that count and parses that do not.
+  question of the released test set has both kinds of parses.
 
-Source: Yih et al. 2016, "The Value of Semantic Parse Labeling for Knowledge Base Question
-Answering", and the script ``eval/eval.py`` that comes with the data, for the best parse and the
-official rule; Talmor and Berant 2018 for CWQ. The released code of Bounded Path Context for exact
-names, and of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`. There an empty answer is
-part of every gold name, and so counts as right; here it is wrong.
+Source: Yih et al. 2016 and the script ``eval/eval.py`` that comes with the data, for the best parse
+and the official rule; Talmor and Berant 2018 for CWQ; the released code of Bounded Path Context for
+exact names, and of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`.
 
 `ValueError` is raised if there is no gold set to score against, or nothing to average.
 """
@@ -68,11 +65,7 @@ WRONG = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean with its 95 % bootstrap interval.
-
-    >>> str(Mean(0.5, 0.25, 0.75, 8)), f"{Mean(0.5, 0.25, 0.75, 8):+.1f}"
-    ('0.500 [0.250, 0.750]', '+0.5 [+0.2, +0.8]')
-    """
+    """A mean with its 95 % bootstrap interval; a format applies to each of its numbers."""
 
     mean: float
     low: float
@@ -122,11 +115,7 @@ def normalise_answer(text: str) -> str:
 
 
 def score(predicted: Sequence[str], gold: Collection[str]) -> Scores:
-    """Score a ranked list of answers against a set of gold ones.
-
-    >>> score(["m.1", "m.2"], {"m.2"}).f1
-    0.6666666666666666
-    """
+    """Score a ranked list of answers against a set of gold ones."""
     ranked = [normalise_answer(text) for text in predicted]
     found, wanted = set(ranked), {normalise_answer(text) for text in gold}
     if not found or not wanted:
@@ -158,7 +147,7 @@ def _f1(precision: float, recall: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What was answered: mids and texts of literals, best first, or a boolean or a count.
+    """An answer to score: mids and texts of literals, best first, or a boolean or a count.
 
     The statuses ``unsure`` and ``none`` count as no answer.
     """
@@ -196,10 +185,7 @@ def score_answer(predicted: Predicted, question: "Question") -> Scores | None:
 
 
 def candidate_f1(tried: "Tried | None", question: "Question") -> float:
-    """Score the answers of a candidate; None is no candidate.
-
-    It is 0 if the question has no gold.
-    """
+    """Score the answers of a candidate, or of none; 0 if the question has no gold."""
     if tried is None:
         said = Predicted(())
     else:
@@ -246,25 +232,20 @@ def _counted(predicted: Predicted) -> float | None:
 class NameScores(NamedTuple):
     """The scores of one question by names.
 
-    `hits_at_1` is of the first name and `f1` of the set, both in lower case with single blanks.
     `contained`: without blanks and capitals, the answers in one text contain a gold name, or a gold
     name contains them.
     """
 
-    hits_at_1: float
-    f1: float
+    hits_at_1: float  # of the first name, in lower case with single blanks
+    f1: float  # of the set of such names
     contained: float
 
 
 def score_names(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> NameScores:
     """Score the names of answers, best first, against the gold set with the best F1.
 
-    >>> score_names(["new  York City"], [["New York City", "Albany"]]).hits_at_1
-    1.0
     >>> score_names(["New York"], [["New York City"]])
     NameScores(hits_at_1=0.0, f1=0.0, contained=1.0)
-    >>> score_names([], [["Albany"]])
-    NameScores(hits_at_1=0.0, f1=0.0, contained=0.0)
     """
     names = list(filter(None, map(_single_blanks, predicted)))
     exact = [score(names, {*filter(None, map(_single_blanks, gold))}) for gold in golds]

@@ -2,8 +2,7 @@
 
 The tests of two runs are paired: they compare the two scores of each question, so the difficulty of
 the questions does not matter. Nothing here corrects for testing many metrics or tiers at once.
-
-`ValueError` is raised for runs that differ in length, and for nothing to measure.
+`ValueError` is raised if two runs differ in length, or if there is nothing to measure.
 """
 
 from bisect import bisect_left, bisect_right
@@ -31,7 +30,7 @@ class Tenth(NamedTuple):
 
 
 class Covered(NamedTuple):
-    """What is answered if only the surest are: their share, their mean F1 and the least sure."""
+    """The surest answers: their share of all, their mean F1 and the least confidence."""
 
     share: float
     f1: float
@@ -67,9 +66,6 @@ def calibration_error(tenths: Sequence[Tenth]) -> float:
     """Average the distance between confidence and F1 over the tenths, each by its number.
 
     Source: Naeini et al. 2015, "expected calibration error", over bins of equal number.
-
-    >>> calibration_error([Tenth(0.2, 0.1, 10), Tenth(0.9, 0.6, 10)])
-    0.2
     """
     if not tenths:
         raise ValueError("no answers to compare the confidence of")
@@ -80,10 +76,7 @@ def calibration_error(tenths: Sequence[Tenth]) -> float:
 def brier_score(pairs: Sequence[tuple[float, float]]) -> float:
     """Average the squared distance between confidence and F1 over the answers.
 
-    Source: Brier 1950, with the F1 as what happened.
-
-    >>> brier_score([(0.5, 1.0), (1.0, 1.0)])
-    0.125
+    Source: Brier 1950, with the F1 as the outcome.
     """
     return round(sum((confidence - f1) ** 2 for confidence, f1 in pairs) / len(pairs), 4)
 
@@ -91,10 +84,7 @@ def brier_score(pairs: Sequence[tuple[float, float]]) -> float:
 def separate(right: Sequence[float], wrong: Sequence[float]) -> float | None:
     """Compute the AUROC: how often one of the right is surer than one of the wrong.
 
-    A tie counts half. None if there are not both.
-
-    >>> separate([0.9, 0.4], [0.4])
-    0.75
+    A tie counts half. None if one of the two is empty.
     """
     if not right or not wrong:
         return None
@@ -130,23 +120,15 @@ def paired_bootstrap(
 ) -> Mean:
     """Compute the mean difference of two runs, and its 95 % percentile bootstrap interval.
 
-    With dᵢ = secondᵢ − firstᵢ for the n questions, each resample draws n of the dᵢ with
-    replacement, and the interval runs from the 2.5th to the 97.5th percentile of their means.
+    Each resample draws as many of the differences as there are questions, with replacement.
 
     Source: Efron and Tibshirani 1993, §13.3 (percentile interval); Koehn 2004 (pairing).
-
-    >>> paired_bootstrap([0.0, 0.5], [0.5, 1.0])
-    Mean(mean=0.5, low=0.5, high=0.5, n=2)
     """
     return bootstrap_mean(_differences(first, second), seed, resamples)
 
 
 def count_signs(first: Sequence[float], second: Sequence[float]) -> Signs:
-    """Count the second run's wins, losses and ties.
-
-    >>> count_signs([0.0, 0.5, 1.0], [1.0, 0.0, 1.0])
-    Signs(wins=1, losses=1, ties=1)
-    """
+    """Count the second run's wins, losses and ties."""
     differences = _differences(first, second)
     wins = sum(difference > _SAME for difference in differences)
     losses = sum(difference < -_SAME for difference in differences)
@@ -157,8 +139,8 @@ def sign_test(wins: int, losses: int) -> float:
     """Compute the p-value of the two-sided exact sign test.
 
     If neither run were better, each would win any of the m = wins + losses decided questions with
-    probability 1/2, so p = min(1, 2 · Σₖ C(m, k) / 2ᵐ) over k from 0 to min(wins, losses). Ties say
-    nothing about the direction and are left out.
+    probability 1/2, so p = min(1, 2 · Σₖ C(m, k) / 2ᵐ) over k from 0 to min(wins, losses). Ties are
+    left out.
 
     Source: Dixon and Mood 1946, "The statistical sign test"; Conover 1999, §3.4.
 

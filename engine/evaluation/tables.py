@@ -1,4 +1,4 @@
-"""What reports are made of: sections, their layout, the names of figures and what they mean."""
+"""The parts of reports: sections, their layout, and the names and meanings of figures."""
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ one prompt asks for the answers, from the first walks, and does not depend on K.
 Without a language model, the embedder takes the relations most similar to the question, chance any;
 neither ever stops before the deepest hop, and neither checks whether walks suffice.
 
-What the paper leaves open is read so: nodes and relations come in order of their ids and names,
-after bookkeeping relations have been left out; answers are asked for one a line.
+The paper leaves open the order of nodes and relations, here by id and name, without bookkeeping
+relations, and the form of answers, here one a line.
 
 Source: Bounded Path Context, §3, algorithm 1, and appendices A and G; the words of the prompts are
 ours.
@@ -343,7 +343,7 @@ class _BoundedPathContext:
         return clipped
 
     def _is_enough(self, beams: Beams, hop: int) -> bool:
-        """Ask whether the walks suffice; only the variant of Think-on-Graph does."""
+        """Ask whether the walks suffice."""
         prompt = self._prompt(CHECK, [*beams.finished, *beams.open][:CHECKED_PATHS])
         reply = self._session.ask("check", prompt, hop=hop, max_tokens=SELECTION_TOKENS)
         return reply is not None and read_yes(reply)

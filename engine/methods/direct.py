@@ -1,8 +1,7 @@
-"""Answer without the graph: a language model is asked once, and what it names is looked up.
+"""Answer without the graph: a language model is asked once, and its names are looked up.
 
-The floors under all methods that walk: `io` asks for the answers at once, `cot` for reasoning
-first. Other methods fall back on them. An answer has the origin ``named`` if an entity of the graph
-has its name, else ``text``; none counts as found in the graph.
+`io` asks for the answers at once, `cot` for reasoning first. Methods that walk fall back on them.
+An answer has the origin ``named`` if an entity of the graph has its name, else ``text``.
 
 Source: the baselines IO and CoT of Think-on-Graph and KnowPath; the words are ours.
 """
@@ -42,10 +41,9 @@ def answer_directly(
     max_tokens: int = DEFAULT_MAX_TOKENS,
     temperature: float = 0.0,
 ) -> tuple[str, ...] | None:
-    """Ask the language model for the answers, with the call that is kept for them.
+    """Ask the language model for names of the answers, with the call that is kept for them.
 
-    Returns:
-        What it named; None if no language model decides here, or no call is left.
+    Returns None if no language model decides here, or no call is left.
     """
     prompt = direct_prompt(session.question, reason=reason)
     reply = session.ask(kind, prompt, max_tokens=max_tokens, temperature=temperature, is_last=True)
@@ -68,10 +66,9 @@ def direct_prompt(question: str, *, reason: bool) -> tuple[Message, ...]:
 
 
 def _answers_of(reply: str, *, reason: bool) -> str:
-    """Find the part of a reply that has the answers.
+    """Find the answers in a reply: after the last "Answer:", up to a blank line.
 
-    It follows the last "Answer:", up to a blank line. Else it is the whole reply if there should be
-    no reasoning, and otherwise what the last line says that the answer is.
+    Without such a line, they are the whole reply, or after reasoning its last line.
     """
     if heads := list(_ANSWER_LINE.finditer(reply)):
         rest = re.sub(r"^[\s*_:]+", "", reply[heads[-1].end() :])
@@ -94,7 +91,7 @@ class DirectSettings:
 
 
 def _floor(name: str, *, reason: bool) -> MethodMaker:
-    """Return how `io` or `cot` is made."""
+    """Return the maker of `io` or `cot`."""
 
     def answer(session: Session, settings: DirectSettings) -> Answer:
         limit = settings.max_tokens

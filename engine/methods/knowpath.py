@@ -142,17 +142,10 @@ class KnowpathSettings:
         check_temperature(self.temperature)
 
 
-PATHS_TOKENS = 1024
-"""Most tokens of the reply from memory, which lists triples."""
-
-MAX_WALKS = 64
-"""Walks of a subgraph that a round keeps. There are more only if many ways lead to few entities."""
-
-MAX_HINTS = 3
-"""Paths from memory that count; a prompt of the paper has one."""
-
-MAX_HINT_LETTERS = 500
-"""Letters of a path from memory that are shown."""
+PATHS_TOKENS = 1024  # of the reply from memory, which lists triples
+MAX_WALKS = 64  # that a round keeps of a subgraph; more exist only if many ways lead to few ends
+MAX_HINTS = 3  # paths from memory that count; a prompt of the paper has one
+MAX_HINT_LETTERS = 500  # of a path from memory that are shown
 
 LIMITS: Mapping[str, object] = {
     "paths_tokens": PATHS_TOKENS,
@@ -163,7 +156,7 @@ LIMITS: Mapping[str, object] = {
 
 
 class Thought(NamedTuple):
-    """What the model knows of a question from memory: paths as it wrote them, and its answers."""
+    """The model's memory of a question: paths as it wrote them, and its answers."""
 
     hint: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
@@ -175,7 +168,7 @@ _Way: TypeAlias = tuple[Term, Hop]
 
 
 class _KnowPath:
-    """What the model remembers of one question, and its exploration."""
+    """The memory of one question, and its exploration."""
 
     def __init__(self, session: Session, settings: KnowpathSettings) -> None:
         self._session, self._settings = session, settings
@@ -448,7 +441,7 @@ def paths_prompt(question: str, triples: int) -> tuple[Message, ...]:
 
 
 def written_path(walk: Walk, name: Callable[[Term], str]) -> str:
-    """Write a walk as algorithm 2 does: it grows to the side to which its first arrow lets it.
+    """Write a walk as algorithm 2 does.
 
     A walk whose first hop leaves the topic grows to the right. One whose first hop enters the topic
     grows to the left, so that the topic stands last. An arrow always points at the object.
@@ -496,10 +489,9 @@ def read_thought(reply: str, question: str) -> Thought:
 
 
 def read_judgement(reply: str, question: str, known: Sequence[str]) -> Verdict:
-    """Read whether the model can answer, and its answers.
+    """Read whether the model can answer, and its answers; it must name one.
 
-    Only what says that it can answer, and names an answer, counts as an answer. Known are the
-    names that the prompt showed.
+    Known are the names that the prompt showed.
     """
     record = read_record(reply)
     verdict = field_of(record, "answerable", "sufficient")

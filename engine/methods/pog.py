@@ -7,9 +7,9 @@ rewritten, and it is asked whether memory and triples suffice. If not, entities 
 earlier may be taken up again. If the graph leads no further, the answer is given from the triples;
 after the deepest hop, without them (CoT).
 
-Without a language model there is no plan, memory, judgement or reversal, and they cost nothing. The
-embedder takes the three most similar relations and entities of each decision and goes on from the
-nine best walks of a hop; chance draws as many.
+Without a language model there is no plan, memory, judgement or reversal. The embedder takes the
+three most similar relations and entities of each decision and continues the nine best walks of a
+hop; chance draws as many.
 
 Where the released program fails or cannot be repeated, this one differs:
 
@@ -190,7 +190,7 @@ REPLY_TOKENS = 1024
 CHOSEN_RELATIONS = 3
 CHOSEN_ENTITIES = 3
 KEPT_WALKS = 9
-"""What the embedder and chance take of each decision, and walks that they go on from."""
+"""Limits of the embedder and chance: options of each decision, and walks that they continue."""
 
 LIMITS: Mapping[str, object] = {
     "objectives": MAX_OBJECTIVES,
@@ -218,7 +218,7 @@ class _PlanOnGraph:
         self._said: tuple[str, ...] = ()
 
     def answer(self) -> Answer:
-        """Plan, walk until what is known suffices, then answer from it."""
+        """Plan, walk until memory and triples suffice, then answer from them."""
         stop, walks = self._walk(), list(self._walks)
         prompt = self._prompt(ANSWER, triples=listed(self._session.drawn_triples(walks)))
         details = {
@@ -449,9 +449,9 @@ def read_plan(reply: str) -> tuple[str, ...]:
 def read_memory(
     reply: str, objectives: Sequence[str], memory: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read what is known now about each sub-objective, and what could not be understood.
+    """Read what is now known about each sub-objective, and the unread parts.
 
-    What the reply leaves out stays.
+    Memory that the reply leaves out stays.
     """
     record = read_record(reply)
     if record is None:
@@ -470,7 +470,7 @@ def read_memory(
 
 
 def read_add(reply: str) -> tuple[bool, tuple[str, ...]]:
-    """Read whether earlier entities should be added, and what could not be understood."""
+    """Read whether earlier entities should be added, and the unread parts."""
     said = field_of(read_record(reply), "add")
     text = reply if said is None else str(said)
     is_clear = read_yes(text) or re.match(r"\W*(?:no|false)\b", text, re.IGNORECASE) is not None

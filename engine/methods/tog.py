@@ -8,7 +8,7 @@ after reasoning (CoT), as in the paper.
 
 Without a language model, the embedder scores relations and entities by their similarity to the
 question, and chance scores all alike; neither ever judges that the triples suffice, so the search
-goes on to the deepest hop.
+ends at the deepest hop.
 
 Where the released program fails or cannot be repeated, this one differs:
 
@@ -138,7 +138,7 @@ class _ThinkOnGraph:
         self._kept: list[Walk] = []
 
     def answer(self) -> Answer:
-        """Walk until the triples suffice, then answer from them; else without them."""
+        """Walk until the triples suffice, and answer from them; if they never do, without them."""
         stop, said = self._walk()
         prompt = self._about_triples(ANSWER)
         return answer_from(self._session, self._kept, stop, said, prompt, ANSWER_TOKENS)
@@ -265,7 +265,7 @@ def read_relation_scores(reply: str, options: Sequence[str], width: int) -> Pick
 
 
 def read_entity_scores(reply: str, options: Sequence[str]) -> Picked:
-    """Read a score for each entity: by number or name, or all in a list in the entities' order.
+    """Read a score for each entity: by number or name, or a list in the entities' order.
 
     If scores are missing or too many, all are equal, and the reply counts as not understood.
     """

@@ -1,4 +1,4 @@
-"""The round of methods that walk from node to node, and their answer in the end.
+"""A round of methods that walk from node to node, and their final answer.
 
 In each round relations are offered at the end of each walk, then the nodes that the chosen ones
 lead to.
@@ -40,7 +40,7 @@ def walk_on(
 ) -> list[tuple[Walk, float]]:
     """Continue walks by a hop; return the longer ones, each with the score of its last triple.
 
-    `lead` says what relations lead to and is offered; their `tails` are looked up already.
+    `lead` adds the nodes of relations, whose `tails` are looked up already.
     """
     around = session.neighbourhood
     offers = around.hops_onward(walks)
@@ -105,7 +105,7 @@ def answer_from(
     temperature: float = 0.0,
     details: Mapping[str, Any] | None = None,
 ) -> Answer:
-    """Answer with what was said when it sufficed, or else ask for the answers with a prompt.
+    """Answer with the names that were said, if any; else ask for the answers with a prompt.
 
     After the deepest hop, or without walks, the question is asked without them (CoT).
     """

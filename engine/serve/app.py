@@ -41,10 +41,16 @@ from kbqa.engine.serve.service import CLOSING_S, Service
 from kbqa.kb.commands.options import print_note
 from kbqa.sparql.errors import KbqaError
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_DATASET = "urn:kbqa:freebase"
 """The name of the graph in TEXT2SPARQL, by default."""
 
+GRACE_S = 12.0
+"""Seconds that running questions may take after a signal. Then their clients get an error."""
+
 _LAG_EVERY_S = 1.0
+_OPEN_FILES = 65_536
 
 
 def make_app(
@@ -57,8 +63,8 @@ def make_app(
 ) -> ASGIApp:
     """Make the application, which starts the service and closes it.
 
-    The metrics are those that the service has as its observer. `openai` offers OpenAI's chat
-    protocol, and `dataset` is the name of the graph in TEXT2SPARQL.
+    The service has the metrics as its observer. `openai` offers OpenAI's chat protocol, and
+    `dataset` is the name of the graph in TEXT2SPARQL.
     """
     mcp = make_mcp_server(service)
 
@@ -93,7 +99,7 @@ def make_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer a request with what went wrong."""
+    """Answer a request with an error."""
     caller = Caller(request)
     problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
@@ -112,14 +118,6 @@ async def _measure_lag(metrics: Metrics) -> None:
         due = time.monotonic() + _LAG_EVERY_S
         await asyncio.sleep(_LAG_EVERY_S)
         metrics.loop_lag.set(time.monotonic() - due)
-
-
-logger = logging.getLogger(__name__)
-
-GRACE_S = 12.0
-"""Seconds that running questions may take after a signal. Then their clients get an error."""
-
-_OPEN_FILES = 65_536
 
 
 class _Server(uvicorn.Server):
@@ -148,10 +146,8 @@ def run_server(
 ) -> None:
     """Listen and answer until SIGTERM or Ctrl-C.
 
-    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed.
-
-    Raises:
-        KbqaError: The address is taken, or the engine cannot be opened.
+    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed. An
+    address that is taken and an engine that cannot be opened raise a `KbqaError`.
     """
     _raise_open_files()
     listening = listen(host, port)

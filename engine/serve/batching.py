@@ -1,8 +1,7 @@
 """Batches and flights: clients share the small model's thread, and equal questions share one run.
 
 There is no waiting window: while a batch runs, questions gather, and the next batch takes as many
-of them as it may. An idle server begins at once. A question leaves its batch as soon as it is
-written for, or its client has left.
+of them as it may. A question leaves its batch as soon as it is written for, or its client leaves.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from kbqa.sparql.errors import DeadlineExceeded
 
 
 class Write(Protocol):
-    """Writes for several questions at once, as `Engine.write_each` does."""
+    """A function such as `Engine.write_each`."""
 
     def __call__(
         self,
@@ -28,7 +27,7 @@ class Write(Protocol):
         written: Callable[[int, Asked], object],
         is_wanted: Callable[[int], bool],
     ) -> None:
-        """Write for questions, and pass each on as soon as it is done."""
+        """Write for questions, and pass on each as soon as it is done."""
 
 
 class Written(NamedTuple):
@@ -61,8 +60,7 @@ class _Job:
 class Batcher:
     """The queue of the small model. All methods belong to the event loop.
 
-    A batch has at most `batch_size` questions. `observe` is called with the size and seconds of
-    each.
+    `observe` is called with the size and seconds of each batch.
     """
 
     def __init__(self, batch_size: int, observe: Callable[[int, float], None]) -> None:
@@ -85,8 +83,8 @@ class Batcher:
     async def write(self, asked: Asked, begun: Callable[[], None]) -> Written:
         """Write for a question, and call `begun` when its batch begins.
 
-        A caller that leaves gives up its place. What the small model or the graph that constrains
-        it fails with is raised, or `DeadlineExceeded`.
+        A caller that is cancelled gives up its place. Errors of the small model and of the graph
+        that constrains it are raised, or `DeadlineExceeded`.
         """
         job = _Job(asked, begun)
         self._waiting.append(job)
@@ -167,10 +165,7 @@ class Flight:
         self.task: asyncio.Task[Served]
 
     async def wait(self, watch: Watch | None) -> Served:
-        """Wait for the answer; being cancelled means that the client has left.
-
-        A client that comes late is first told what the others were told.
-        """
+        """Wait for the answer, and first tell a late client what the others were told."""
         self._askers += 1
         if watch is not None:
             for event in self._told:
@@ -208,11 +203,11 @@ Run = Callable[[Flight], Coroutine[Any, Any, Served]]
 
 _FIRST_GUESS_S = 1.0
 _KEPT = 0.95
-"""Of what was measured before, at each further answer: about the last twenty count."""
+"""The share of earlier measurements that stays at each answer: about the last twenty count."""
 
 
 class Flights:
-    """All questions that are under way, by what makes them equal, and the pace of answers."""
+    """All questions that are under way, and the pace of answers; equal questions have one key."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, Flight] = {}

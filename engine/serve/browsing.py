@@ -1,8 +1,7 @@
 """Look around in the graph: find entities by name, and follow one relation at a time.
 
 Counts come before rows, as a hub has millions of them. The functions run in a thread, through
-`Service.look_up`. All that take the graph raise `GraphError` if it does not answer, and those that
-take a mid or relation raise `InputError` if it is none.
+`Service.look_up`. They raise `InputError` if a mid or relation is none.
 """
 
 import re
@@ -55,11 +54,7 @@ def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[Fou
 
 
 def describe_entity(graph: Graph, _: Names, mid: str) -> EntityRecord:
-    """Return an entity's name and types, and how many triples it has.
-
-    Raises:
-        UnlinkedName: The graph has no such entity.
-    """
+    """Return an entity's name, types and numbers of triples; `UnlinkedName` if there is none."""
     name, types = _name(graph, mid), list(graph.types(mid))
     counts = (_counts(graph, mid, way) for way in _DIRECTIONS)
     outgoing, incoming = (None if each is None else sum(each.values()) for each in counts)
@@ -109,7 +104,7 @@ def list_neighbours(
     limit: int = 20,
     offset: int = 0,
 ) -> NeighboursRecord:
-    """List some of what one relation leads to, in the order of the graph."""
+    """List some of the nodes that one relation leads to, in the order of the graph."""
     if offset > MAX_OFFSET:
         raise InputError(
             f"the offset {offset:,} is too large; {MAX_OFFSET:,} is the most. Use /sparql"
@@ -146,7 +141,7 @@ def check_has_relation(
 
 
 def explain_path(text: str) -> PathRecord:
-    """Return a path in all its forms, with what could not be read; no graph is asked."""
+    """Return a path in all its forms, with its unreadable lines; no graph is asked."""
     return _path_record(*read_path(text))
 
 

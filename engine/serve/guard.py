@@ -1,4 +1,4 @@
-r"""Turn away what must not reach the routes: wrong hosts and origins, no key, too fast, too large.
+r"""Refuse requests of wrong hosts and origins, without a key, too fast or too large.
 
 Pure ASGI: it sees every request, those to mounted applications too, and hides no disconnect.
 
@@ -20,7 +20,7 @@ A new key, and its sum:
 
     openssl rand -hex 32 | tee key | tr -d '\n' | sha256sum
 
-What is let in and what is refused is counted for Prometheus, in a registry of the server's own.
+`Metrics` counts requests for Prometheus, in a registry of the server's own.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kbqa.engine.files import invalid_field
 from kbqa.engine.serve.problems import Problem, problem_response
 from kbqa.engine.serve.served import CacheResult, Observer, Served
 from kbqa.sparql.errors import InputError
@@ -63,26 +64,20 @@ _FILE: TypeAdapter[dict[str, ApiKey]] = TypeAdapter(dict[str, ApiKey])
 
 @dataclass(frozen=True, slots=True)
 class ApiKeys:
-    """The keys of those who may ask, by name."""
+    """The API keys, by the names of their owners."""
 
     by_name: Mapping[str, ApiKey]
 
     @classmethod
     def read(cls, file: Path) -> "ApiKeys":
-        """Read a file of keys.
-
-        Raises:
-            InputError: The file cannot be read, or has no valid keys.
-        """
+        """Read a file of keys; raise an `InputError` if it has no valid ones."""
         try:
             keys = _FILE.validate_python(tomllib.loads(file.read_text(encoding="utf-8-sig")))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the API keys in {file} cannot be read: {error}") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
             raise InputError(
-                f"the API keys in {file} are not valid: {where}: {first['msg']}. A key is a table "
+                f"the API keys in {file} are not valid: {invalid_field(error)}. A key is a table "
                 '[name] with sha256 = "…" and, if you like, requests_a_minute = N.'
             ) from None
         if not keys:
@@ -107,8 +102,8 @@ class RateLimiter:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        # The tokens that each had, when, and how many a minute brings.
         self._buckets: dict[str, tuple[float, float, float]] = {}
-        """The tokens that each had, when, and how many a minute brings."""
         self._most = _MOST_CLIENTS
 
     def take(self, client: str, a_minute: float) -> float:
@@ -142,7 +137,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 64_000
 _DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
-"""How much of a body that is too large is read, and for how many seconds, before it is refused."""
+"""The bytes of a body that is too large that are read, and the seconds, before it is refused."""
 
 BODY_TIMEOUT_S = 20.0
 """Seconds until the whole body must have come."""
@@ -177,31 +172,21 @@ _JSON = frozenset({"application/json"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may send requests.
+    """The rules by which requests are let in."""
 
-    Attributes:
-        hosts: Names of the server, besides this machine's own.
-        allows_addresses: Whether Host may also be an IP address. No other site can make its name an
-            address, so this opens nothing.
-        keys: None if no key is needed.
-        rate: Requests a minute of a client whose key does not say; None for any number.
-    """
-
-    hosts: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()  # names of the server, besides this machine's own
+    # Host may also be an IP address. No other site can make its name an address, so this is safe.
     allows_addresses: bool = False
-    keys: ApiKeys | None = None
-    rate: float | None = None
+    keys: ApiKeys | None = None  # None if no key is needed
+    rate: float | None = None  # requests a minute of a client whose key has none; None: any number
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """What the guard knows of a request; ``scope["state"]["visit"]`` holds it.
-
-    The client is the name of the key, or else the address; of IPv6 the network of 64 bits, as a
-    client has all of its addresses.
-    """
+    """The guard's knowledge of a request; ``scope["state"]["visit"]`` holds it."""
 
     request_id: str  # for the log, and in the response
+    # The name of the key, or else the address; of IPv6 the network of 64 bits, all of one client.
     client: str
     is_known: bool = True  # it has shown a key, or needs none
     is_foreign: bool = False  # a link or form of another site led here
@@ -216,7 +201,7 @@ class _Refused(Exception):
 
 
 class Guard:
-    """Turns away what must not reach an application; an observer hears of it."""
+    """A filter of requests before an application; an observer hears of refusals."""
 
     def __init__(self, app: ASGIApp, access: Access, observer: Observer) -> None:
         self._app, self._access, self._observer = app, access, observer
@@ -307,7 +292,7 @@ def _is_page(path: str) -> bool:
 
 
 def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:
-    """Whether a browser sends the request for another site; programs send neither header."""
+    """Return whether a browser sends a request for another site; programs send neither header."""
     origin = headers.get(b"origin")
     if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
         return True
@@ -356,7 +341,7 @@ async def _drop_rest(receive: Receive) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Hand out a body that was read, and then what else comes: the disconnect."""
+    """Hand out a body that was read, and then all other messages: the disconnect."""
     is_read = False
 
     async def replay() -> Message:
@@ -421,7 +406,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
 class Metrics(Observer):
-    """Counts and measures what the server does."""
+    """The counters and histograms of the server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()

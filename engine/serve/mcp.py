@@ -1,7 +1,7 @@
 """The MCP server: eight tools that read, three resources and a prompt, over a `Service`.
 
-What a caller can mend is raised as `ToolError`, which a language model reads and acts on. Only what
-no other arguments would help, such as a full queue, is an error of the protocol.
+Errors that other arguments can mend are raised as `ToolError`, which a language model reads and
+acts on. All others, such as a full queue, are errors of the protocol.
 
 Names in the graph are other people's text: they stand in results, never in descriptions.
 """
@@ -90,8 +90,8 @@ Limit = Annotated[int, Field(ge=1, le=200)]
 def make_mcp_server(service: Service, *, is_local: bool = False) -> MCPServer[None]:
     """Make the server.
 
-    A local one belongs to one user on this machine: it starts and closes the service, tells errors
-    in full, and lets questions wait until the model is loaded.
+    A local one has one user: it starts and closes the service, tells errors in full, and lets
+    questions wait until the model is loaded.
     """
 
     @asynccontextmanager
@@ -122,9 +122,9 @@ def make_mcp_server(service: Service, *, is_local: bool = False) -> MCPServer[No
 def mcp_routes(server: MCPServer[None]) -> list[BaseRoute]:
     """Return the route `/mcp` of an application, whose lifespan must run the session manager.
 
-    Each request stands alone, so that any copy of the server can answer it. The guard before the
-    application checks Host and Origin; the SDK's own checks would need the same names again.
+    Each request stands alone, so that any copy of the server can answer it.
     """
+    # The guard checks Host and Origin; the SDK's own checks would need the same names again.
     unguarded = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(
         streamable_http_path="/mcp", stateless_http=True, transport_security=unguarded
@@ -279,7 +279,7 @@ class _Tools:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn errors into what clients of MCP read."""
+        """Turn errors into those of MCP."""
         try:
             yield
         except errors.ServerBusy as error:

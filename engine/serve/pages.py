@@ -47,62 +47,6 @@ _NODE = re.compile(r"\?(x|\d+)\s*$")
 _ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
 _ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
 
-
-def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
-    """List the relations that may follow the last arrow of a path up to the cursor.
-
-    Those that begin like the typed text come first, then those that contain it. There are none if
-    the text does not end in a hop, or starts from what the graph does not have.
-    """
-    lines = text.split("\n")
-    found = _last_hop(lines[-1])
-    if found is None:
-        return []
-    start, done, arrow, begun = found
-    node = _NODE.search(start)
-    if node is None:
-        starts, hops = _entities(start, names), done
-    else:
-        path_start, path = _hops(lines[0])
-        passed = path if node[1] == "x" else path[: int(node[1])]
-        starts, hops = _entities(path_start, names), [*passed, *done]
-    browsing.check_hops(len(hops))
-    ends = PathEnds(graph).hops(starts, hops)
-    is_inverse = arrow == "<-"
-    relations = [hop.relation for hop in ends if hop.inverse == is_inverse]
-    wanted = [each for each in dict.fromkeys(relations) if begun.lower() in each]
-    return sorted(wanted, key=lambda each: not each.startswith(begun.lower()))[:MAX_RELATIONS]
-
-
-def _last_hop(line: str) -> tuple[str, list[Hop], str, str] | None:
-    """Split a line at its last arrow: its start, the hops before, the arrow, and what follows."""
-    last = max(line.rfind("->"), line.rfind("<-"))
-    found = _OPEN_HOP.match(line[last:]) if last >= 0 else None
-    if found is None:
-        return None
-    start, hops = _hops(line[:last])
-    return start, hops, found["arrow"], found["begun"]
-
-
-def _hops(line: str) -> tuple[str, list[Hop]]:
-    """Split a line into what it starts from and its hops."""
-    hops = [Hop(relation, arrow == "<-") for arrow, relation in _HOP.findall(line)]
-    return re.split("->|<-", line, maxsplit=1)[0].strip(), hops
-
-
-def _entities(text: str, names: Names) -> list[str]:
-    """Return the ids that the start of a path may mean, best first."""
-    known = _ID.fullmatch(text)
-    if known is not None:
-        return [known[1]]
-    entity = _ENTITY.fullmatch(text)
-    if entity is None:
-        return []
-    if entity["mid"]:
-        return [entity["mid"].removeprefix("ns:")]
-    return [match.mid for match in names.lookup(entity["name"], _MEANT)] if entity["name"] else []
-
-
 router = APIRouter(include_in_schema=False)
 
 STATIC = Path(__file__).with_name("static")
@@ -275,12 +219,12 @@ async def _show(
 
 
 async def show_problem(caller: Caller, problem: Problem) -> HTMLResponse:
-    """Show people what is wrong with an address that they opened."""
+    """Show a page with the problem of an address."""
     return await _show("home.html", caller, Asking(), problem=problem)
 
 
 def _graph_words(graph: Graph, _: Names) -> GraphWords:
-    """Say what the graph is, without where it is."""
+    """Describe the graph, without its place."""
     identity = graph.identity()
     store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
     triples = summary.get("kept") if isinstance(summary, Mapping) else None
@@ -305,3 +249,58 @@ def _by_domain(relations: list[RelationRecord]) -> dict[str, list[RelationRecord
     for each in relations:
         domains.setdefault(each.relation.partition(".")[0], []).append(each)
     return dict(sorted(domains.items(), key=lambda item: item[0] in _BOOKKEEPING))
+
+
+def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
+    """List the relations that may follow the last arrow of a path up to the cursor.
+
+    Those that begin like the typed text come first, then those that contain it. There are none if
+    the text does not end in a hop, or starts from an unknown name.
+    """
+    lines = text.split("\n")
+    found = _last_hop(lines[-1])
+    if found is None:
+        return []
+    start, done, arrow, begun = found
+    node = _NODE.search(start)
+    if node is None:
+        starts, hops = _entities(start, names), done
+    else:
+        path_start, path = _hops(lines[0])
+        passed = path if node[1] == "x" else path[: int(node[1])]
+        starts, hops = _entities(path_start, names), [*passed, *done]
+    browsing.check_hops(len(hops))
+    ends = PathEnds(graph).hops(starts, hops)
+    is_inverse = arrow == "<-"
+    relations = [hop.relation for hop in ends if hop.inverse == is_inverse]
+    wanted = [each for each in dict.fromkeys(relations) if begun.lower() in each]
+    return sorted(wanted, key=lambda each: not each.startswith(begun.lower()))[:MAX_RELATIONS]
+
+
+def _last_hop(line: str) -> tuple[str, list[Hop], str, str] | None:
+    """Split a line at its last arrow: its start, the hops before, the arrow, and the rest."""
+    last = max(line.rfind("->"), line.rfind("<-"))
+    found = _OPEN_HOP.match(line[last:]) if last >= 0 else None
+    if found is None:
+        return None
+    start, hops = _hops(line[:last])
+    return start, hops, found["arrow"], found["begun"]
+
+
+def _hops(line: str) -> tuple[str, list[Hop]]:
+    """Split a line into its start and its hops."""
+    hops = [Hop(relation, arrow == "<-") for arrow, relation in _HOP.findall(line)]
+    return re.split("->|<-", line, maxsplit=1)[0].strip(), hops
+
+
+def _entities(text: str, names: Names) -> list[str]:
+    """Return the ids that the start of a path may mean, best first."""
+    known = _ID.fullmatch(text)
+    if known is not None:
+        return [known[1]]
+    entity = _ENTITY.fullmatch(text)
+    if entity is None:
+        return []
+    if entity["mid"]:
+        return [entity["mid"].removeprefix("ns:")]
+    return [match.mid for match in names.lookup(entity["name"], _MEANT)] if entity["name"] else []

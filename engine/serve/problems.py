@@ -1,7 +1,7 @@
 """Every error as clients see it: problem details (RFC 9457), made in one place.
 
-What a client can act on is passed on. Of errors inside the server it learns the kind only: the
-message, which may hold paths or other servers' words, goes to the log.
+Errors that a client can act on are passed on. Of others it learns the kind only: the message, which
+may hold paths or other servers' words, goes to the log.
 """
 
 import json
@@ -31,7 +31,7 @@ _Record = TypeVar("_Record")
 
 _OPTIONS = re.compile(r",? or raise KBQA_\w+|(?<=\.) Raise --[a-z-]+(?:, or (?P<other>\w)|\.)")
 _SERVERS_WORDS = re.compile(r"(?<=refuses the query with HTTP status \d{3}): .*", re.DOTALL)
-"""What an endpoint says of its own failure may hold its addresses and folders."""
+"""An endpoint's own words on its failure may hold its addresses and folders."""
 
 _LINE = re.compile(r"\bline (\d+)")
 _REFUSED = {
@@ -163,10 +163,10 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
 
 
 def for_clients(record: _Record, graph: str) -> _Record:
-    """Return a text, or a record with all its texts, that does not say where the graph is.
+    """Remove the place of the graph from a text, or from all texts of a record.
 
-    Errors of the graph may be anywhere in a record, such as the trace of an answer. Options to
-    change are left out too, as they are the operator's. `graph` is as for `problem_of`.
+    Errors of the graph may be anywhere in a record, such as the trace of an answer. Advice to
+    change options goes too, as they are the operator's. `graph` is as for `problem_of`.
     """
     if not graph:
         return record
@@ -224,7 +224,7 @@ INTERNAL = Problem(
 
 
 def log_problem(error: Exception, problem: Problem, request_id: str) -> None:
-    """Log what the client is not told: the message of an error inside the server."""
+    """Log an error inside the server, as the client is not told its message."""
     if problem.status < 500 or isinstance(error, errors.ServerBusy | errors.DeadlineExceeded):
         return
     # A query that takes too long is its writer's, and its text is nobody else's business.

@@ -30,7 +30,7 @@ openai_routes = APIRouter(prefix="/v1", tags=["OpenAI"])
 MODEL = "kbqa"
 _LISTED = 20
 _ADVICE = {"unlinked": " Use the name that the graph has."}
-"""What to try, by the reason why there is no answer."""
+"""Advice by the reason why there is no answer."""
 
 
 class _TextPart(BaseModel):

@@ -1,8 +1,8 @@
-"""What goes over the wire, as pydantic models: bodies of requests, and results.
+"""Bodies of requests and results, as pydantic models.
 
-The one record of an answer is that of `Answer.to_dict` and `Served.to_dict`. HTTP sends it whole,
-and `AnswerRecord` documents it. MCP's tools send fields of it in an `AskResult`, for readers who
-pay by the token: at most `MAX_RESULT_BYTES`, with lists shortened to fit and `truncated` set.
+HTTP sends the whole record of an answer, which `Served.to_dict` makes and `AnswerRecord` documents.
+MCP's tools send fields of it in an `AskResult`, for readers who pay by the token: at most
+`MAX_RESULT_BYTES`, with lists shortened to fit and `truncated` set.
 """
 
 from collections.abc import Mapping
@@ -235,7 +235,7 @@ _MAX_SOURCE = 2500
 """Characters of a path or query; a longer one is left out, as a part of it would mislead."""
 
 _ADVICE = {"unlinked": ". Find its mid with search_entities, and give it in `topics`."}
-"""What to try, by the reason why there is no answer."""
+"""Advice by the reason why there is no answer."""
 
 _Result = TypeVar("_Result", bound=BaseModel)
 
@@ -328,7 +328,7 @@ class Rows(BaseModel):
 
 
 def ask_result(served: Served, max_answers: int) -> AskResult:
-    """Return the fields of an answer's record that a tool says, with long texts cut."""
+    """Return the fields of an answer's record that a tool gives, with long texts cut."""
     whole = served.to_dict(max_answers)
     source, query = whole["trace"].get("crp"), whole["sparql"]
     record = _cut(whole)
@@ -366,7 +366,7 @@ def ask_result(served: Served, max_answers: int) -> AskResult:
 
 
 def checked_path(record: PathRecord) -> AskResult:
-    """Return what a tool says of a path that was only read."""
+    """Return a path that was only read, as a tool gives it."""
     path, query = _unless_long(record.crp), _unless_long(record.sparql)
     return AskResult(
         status="checked",
@@ -379,7 +379,7 @@ def checked_path(record: PathRecord) -> AskResult:
 
 
 def rows_result(found: Table | bool) -> Rows:
-    """Return what a tool says of a query's result."""
+    """Return a query's result, as a tool gives it."""
     if isinstance(found, bool):
         return Rows(boolean=found)
     rows = [[None if term is None else term_text(term) for term in row] for row in found.rows]

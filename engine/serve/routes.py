@@ -1,4 +1,4 @@
-"""The routes of the HTTP API, and what the routes of the page and of protocols share with them.
+"""The routes of the HTTP API, and the `Caller` that all routes use.
 
 An answer is sent as its record, or as server-sent events: progress as it happens, then exactly one
 `answer` or `error`.
@@ -42,10 +42,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": records.ProblemRecord, "description": "The request is at fault."},
     "5XX": {"model": records.ProblemRecord, "description": "The server is at fault, or busy."},
 }
-"""What every route may answer besides."""
+"""Responses that every route may give."""
 
 CLIENT_LEFT = 499
-"""The status of what nobody reads any more, for the metrics."""
+"""The status, for the metrics, if the client left before the response."""
 
 _WEIGHT = re.compile(r"q\s*=\s*(1(?:\.0*)?|0(?:\.\d*)?)")
 _Result = TypeVar("_Result")
@@ -56,7 +56,7 @@ class ClientLeft(Exception):
 
 
 class Caller:
-    """The client behind a request: what the guard knows of it, and the service that it asks."""
+    """The client behind a request, with its visit and the service."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
@@ -65,10 +65,7 @@ class Caller:
 
     @property
     def accepts(self) -> dict[str, float]:
-        """The media types that it accepts, each with its weight from 0 to 1, in order.
-
-        Without the header, it accepts all.
-        """
+        """The media types that it accepts, in order, each with its weight from 0 to 1."""
         weights: dict[str, float] = {}
         for wanted in ",".join(self._request.headers.getlist("accept")).lower().split(","):
             name, *parameters = (part.strip() for part in wanted.split(";"))
@@ -114,12 +111,10 @@ class Caller:
     async def stream(
         self, ask: Ask, to_record: Callable[[Served], Mapping[str, Any]]
     ) -> StreamingResponse:
-        """Ask, and answer with events of what happens; a client that leaves gives the question up.
+        """Ask, and answer with events; if the client leaves, the question is dropped.
 
-        The last event is the `answer`, with the record that is made of it, or an `error`.
-
-        Raises:
-            KbqaError: The question was refused before anything happened, as when the queue is full.
+        The last event is the `answer`, with its record, or an `error`. A question that is refused
+        at once, as when the queue is full, raises.
         """
         events = self._events(ask, to_record)
         first = await anext(events)
@@ -178,10 +173,6 @@ async def _caller(request: Request) -> Caller:
 
 async def _service(request: Request) -> Service:
     return cast(Service, request.app.state.service)
-
-
-async def _metrics(request: Request) -> Metrics:
-    return cast(Metrics, request.app.state.metrics)
 
 
 TheCaller = Annotated[Caller, Depends(_caller)]
@@ -321,8 +312,9 @@ async def readyz(service: TheService) -> JSONResponse:
 
 
 @health_routes.get("/metrics")
-async def metrics(service: TheService, counted: Annotated[Metrics, Depends(_metrics)]) -> Response:
+async def metrics(request: Request, service: TheService) -> Response:
     """Return metrics for Prometheus."""
+    counted: Metrics = request.app.state.metrics
     counted.queue_depth.set(service.waiting)
     return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

@@ -1,4 +1,4 @@
-"""An answer as the server gives it, what happens on the way to it, and the limits of the server."""
+"""An answer as the server gives it, the events before it, and the limits of the server."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ MAX_ROWS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the service answers."""
+    """The settings of the service."""
 
     queue: int = 12  # questions under way beside those of a batch; more are refused
     batch_size: int = 8  # the most questions that are written for at once
@@ -48,36 +48,32 @@ class Settings:
 
 
 class Event(NamedTuple):
-    """A step of a question that is being answered, with data as JSON has it.
+    """A step of a question that is being answered, with its data.
 
-    ``queued`` comes with a position and a waiting time, ``linked`` with entities, ``written`` with
-    paths, and ``stage`` with the name of one that begins.
+    ``queued`` has a position and a waiting time, ``linked`` entities, ``written`` paths, and
+    ``stage`` the name of a stage that begins.
     """
 
     name: Literal["queued", "linked", "written", "stage"]
     data: Mapping[str, Any]
 
 
-Watch = Callable[[Event], None]
-"""Called in the event loop."""
+Watch = Callable[[Event], None]  # called in the event loop
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An answer that the server gave, and how.
-
-    Among the seconds by stage, ``queue`` is all waiting, for a place and for others of its batch.
-    """
+    """An answer that the server gave, and how."""
 
     id: str  # of this answer, for logs and links
     answer: Answer
-    seconds: Mapping[str, float]
+    seconds: Mapping[str, float]  # by stage; ``queue`` is all waiting
     batch_size: int = 0  # questions that were written for together; 0 if nothing was written
     is_cached: bool = False  # it was asked before, and remembered
     lines: tuple[Line, ...] | None = None  # for people to read, if the client wants them
 
     def to_dict(self, max_answers: int = DEFAULT_MAX_ANSWERS) -> dict[str, Any]:
-        """Return the record of `Answer.to_dict` with what the server adds.
+        """Return the record of `Answer.to_dict` with fields of the server.
 
         At most `max_answers` answers are listed; `truncated` says if there are more.
         """
@@ -101,10 +97,9 @@ class Served:
 
 
 class AnswerCache:
-    """The last answers, by question and topics; beyond `size`, the least lately used is forgotten.
+    """The last answers, by question and topics; beyond `size`, the least recently used goes.
 
-    What else decides an answer, such as the graph and the model, does not change while the server
-    runs.
+    All else that decides an answer, such as the graph, stays the same while the server runs.
     """
 
     def __init__(self, size: int) -> None:
@@ -119,7 +114,7 @@ class AnswerCache:
         return self._answers[key]
 
     def put(self, key: Hashable, served: Served) -> None:
-        """Remember an answer, unless the graph failed: it may do better next time."""
+        """Remember an answer, unless the graph failed: it may answer next time."""
         if served.answer.reason == "graph":
             return
         self._answers[key] = replace(served, is_cached=True)
@@ -133,7 +128,7 @@ CacheResult = Literal["hit", "miss", "shared"]
 
 
 class Observer:
-    """Hears what the service does. This one ignores it; `Metrics` counts it."""
+    """A listener to the service, which ignores all; `Metrics` counts it."""
 
     def answered(self, served: Served) -> None:
         """Hear of an answer that was worked out."""
@@ -149,7 +144,7 @@ class Observer:
 
 
 THREAD_PREFIX = "kbqa-"
-"""What the names of the service's threads begin with."""
+"""The beginning of the names of the service's threads."""
 
 _Result = TypeVar("_Result")
 
@@ -157,7 +152,7 @@ _Result = TypeVar("_Result")
 class Lane:
     """Threads for one kind of blocking work, so that no kind can starve another.
 
-    At most `waiting` callers wait for one of the threads; None is any number.
+    At most `waiting` callers wait for a thread; None is any number.
     """
 
     def __init__(self, name: str, threads: int, waiting: int | None = None) -> None:
@@ -168,7 +163,7 @@ class Lane:
     async def run(
         self, call: Callable[[], _Result], ended: Callable[[], None] = lambda: None
     ) -> _Result:
-        """Call a function in one of the threads; once begun, it goes on when its caller leaves.
+        """Call a function in a thread; it runs to its end even if its caller leaves.
 
         `ended` is called, in any thread, when the call has ended or will never begin. If too many
         callers wait already, `ServerBusy` is raised.

@@ -50,10 +50,10 @@ _Arguments = ParamSpec("_Arguments")
 
 
 class Ask(Protocol):
-    """Asks a question or runs a path, as `Service.ask` and `Service.run_path` do."""
+    """A call of `Service.ask` or `Service.run_path` that only lacks the watcher."""
 
     def __call__(self, *, watch: Watch | None = None) -> Coroutine[Any, Any, Served]:
-        """Answer, and tell the watcher what happens."""
+        """Answer, and pass events to the watcher."""
 
 
 _LINK_THREADS = 2
@@ -61,7 +61,7 @@ _LOOK_UP_THREADS = 4
 _LOOK_UPS_WAITING = 64
 _QUERIES_WAITING = 8
 CLOSING_S = 3.0
-"""Seconds that closing the engine may take; what still runs then is left behind."""
+"""Seconds that closing the engine may take; then its running queries are abandoned."""
 
 _STARTS_IN_S = 10.0
 _READINESS_TIMEOUT_S = 2.0
@@ -69,7 +69,7 @@ _READINESS_KEPT_S = 5.0
 
 
 class Service:
-    """Answers the questions of many clients with one engine.
+    """One engine that answers the questions of many clients.
 
         async with Service(open_engine, graph, Settings(), Observer()) as service:
             await service.ready()
@@ -78,10 +78,8 @@ class Service:
     Args:
         open_engine: Opens the engine, which loads the models; called once, in a thread.
         graph: The same graph opened once more, for everything but questions, so that clients'
-            queries and look-ups cannot hold up answers. The caller closes it.
-
-    Raises:
-        StoreError: The graph has no name index.
+            queries and look-ups cannot hold up answers. It needs a name index. The caller closes
+            it.
     """
 
     def __init__(
@@ -122,7 +120,7 @@ class Service:
         self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def ready(self) -> None:
-        """Wait until questions can be asked; raise what kept the engine from opening."""
+        """Wait until questions can be asked, or raise the error that prevents it."""
         assert self._loading is not None, "start it first"
         await asyncio.shield(self._loading)
         if self.failure is not None:
@@ -213,11 +211,10 @@ class Service:
         deadline_s: float | None = None,
         watch: Watch | None = None,
     ) -> Served:
-        """Answer a question. Being cancelled means that the client has left.
+        """Answer a question; cancel this if the client leaves.
 
         Equal questions that are under way share one run, and later ones get its answer. `topics`
-        are mids. The deadline includes waiting; None or more than the server's own limit is that.
-        `watch` is called with what becomes of the question.
+        are mids. The deadline includes waiting; it is at most the server's own.
 
         Raises:
             InputError: The question is empty or too long, or a topic is not a mid.
@@ -250,7 +247,7 @@ class Service:
         deadline_s: float | None = None,
         watch: Watch | None = None,
     ) -> Served:
-        """Run a path that a client wrote or edited, without the model; as `sparql` runs queries.
+        """Run a path that a client wrote or edited, without the model; one at a time, as `sparql`.
 
         Names in the path may mean the topics or the entities of the question. `relax` drops
         conditions if nothing satisfies all of them. The rest is as for `ask`.
@@ -258,7 +255,6 @@ class Service:
         Raises:
             CrpSyntaxError: The path cannot be read.
             QueryTimeout: It took too long.
-            KbqaError: As `ask` does.
         """
         entities, limit_s, engine = _topics(topics), self._limit(deadline_s), self.engine
         run_s = min(limit_s, self.settings.query_timeout_s)
@@ -295,7 +291,7 @@ class Service:
         return replace(served, lines=tuple(answer_lines(answer, forms)))
 
     async def _share(self, key: Hashable, run: Run, limit_s: float, watch: Watch | None) -> Served:
-        """Join what is under way, or begin it; wait for it to end or for the time to pass."""
+        """Join the run of an equal question, or begin one; wait until it or the time ends."""
         flight = self._flights.find(key)
         if flight is not None:
             self._observer.looked_in_cache("shared")
@@ -335,7 +331,7 @@ class Service:
         return self._served(answer, began, written.batch_size if beams else 0)
 
     def _told(self, answer: Answer) -> Answer:
-        """Return what clients may read of an answer: where the graph is stands in the log only."""
+        """Return an answer for clients, without the place of the graph, which is logged instead."""
         if answer.reason == "graph":
             logger.info("no answer: %s", answer.problem)
         graph = self.graph.description
@@ -350,7 +346,7 @@ class Service:
         return served
 
     def _queued(self) -> Event:
-        """Say how many questions are before one that has just begun, and how long it waits."""
+        """Say how many questions are before a new one, and how long it waits."""
         eta_s = round(self._flights.eta_s, 1)
         return Event("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
@@ -374,7 +370,7 @@ class Service:
         *arguments: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> _Result:
-        """Look something up in the graph by a function of `browsing`, unless too many wait."""
+        """Call a function of `browsing` with the graph, unless too many wait."""
         return await self._looking.run(lambda: find(self.graph, self.names, *arguments, **named))
 
     async def sparql(self, query: str, limit: int, client: str) -> Table | bool:
@@ -383,9 +379,8 @@ class Service:
         Raises:
             QuerySyntaxError: The query does not parse.
             QueryRefused: It would write or reach outside, or is of another form.
-            QueryTimeout: It took too long.
             ServerBusy: The client has a query under way, or too many wait.
-            GraphError: The graph does not answer.
+            GraphError: The graph does not answer, or not in time.
         """
         graph, timeout_s = self.graph, self.settings.query_timeout_s
 
@@ -399,7 +394,7 @@ class Service:
     async def run_for(
         self, client: str, call: Callable[[], _Result], begun: Callable[[], None] = lambda: None
     ) -> _Result:
-        """Run in a thread what may take long with a client's own query or path; one at a time each.
+        """Run a client's own query or path in a thread; a client may have one at a time.
 
         `begun` is called once the client has its place; without one, `ServerBusy` is raised.
         """

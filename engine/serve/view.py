@@ -1,4 +1,4 @@
-"""An answer as the templates show it: its record, and what a page makes of that."""
+"""An answer as the templates of the page show it."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +118,7 @@ class Asking:
 
 
 class AnswerView:
-    """An answer as the templates show it: its record, and what they show beside."""
+    """The record of an answer, and all else that the templates show of it."""
 
     notes = ORIGIN_NOTES
 
@@ -245,12 +245,12 @@ def entity_url(mid: str) -> str:
 def _mentions(
     record: Mapping[str, Any], asking: Asking
 ) -> tuple[list[QuestionPart], list[Mention]]:
-    """Mark the words of the question that were taken for entities, and list what else they mean."""
+    """Mark the words of the question that were taken for entities, with their other meanings."""
     question = asking.question
     by_words: dict[str, list[Mapping[str, Any]]] = {}
     for each in record["linked"]:
         by_words.setdefault(each["mention"].casefold(), []).append(each)
-    # Where nothing answered, the likeliest entity is the one that the model wrote about.
+    # Where nothing answered, the most likely entity is the one that the model wrote about.
     used = _used(record["trace"]) or {each["mid"] for each in record["linked"][:1]}
     spans: list[tuple[int, int, str]] = []
     for mention in sorted(by_words, key=len, reverse=True):
@@ -296,7 +296,7 @@ def _used(trace: Mapping[str, Any]) -> set[str]:
 
 
 def _found(beam: Mapping[str, Any]) -> str:
-    """Write what a candidate found, as far as that is known."""
+    """Write the answers of a candidate, as far as they are known."""
     if beam.get("boolean") is not None:
         return "yes" if beam["boolean"] else "no"
     names, n = beam.get("first_answers") or (), beam.get("answer_count")
