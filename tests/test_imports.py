@@ -76,12 +76,12 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 200,
-    "product lines": 64_910,
-    "lines of docstrings, per cent": 21.9,
-    "product files with one importer": 33,
-    "most files that name a kind of constraint": 18,
-    "tools lines": 16_500,
+    "product files": 198,
+    "product lines": 56_480,
+    "lines of docstrings, per cent": 13.7,
+    "product files with one importer": 32,
+    "most files that name a kind of constraint": 8,
+    "tools lines": 11_740,
 }
 """How large the house may be: lower a limit when its figure falls."""
 

@@ -36,7 +36,12 @@ def test_a_second_signal_ends_the_questions_in_progress() -> None:
     assert time.monotonic() - started < 50
 
 
-def test_a_signal_waits_for_the_end_of_what_must_not_be_interrupted() -> None:
+def test_a_signal_waits_for_the_end_of_what_must_not_be_interrupted(
+    request: pytest.FixtureRequest,
+) -> None:
+    # A process of pytest-xdist has no handler, and would end.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
     steps = []
     with pytest.raises(KeyboardInterrupt), held_signals():
         signal.raise_signal(signal.SIGINT)

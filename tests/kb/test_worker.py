@@ -27,8 +27,13 @@ FILTER (CONCAT(STR(?a), STR(?d), STR(?g), STR(?j)) = "none") }"""
 QUICK = "ASK { ?s ?p ?o }"
 
 
+_OF_OTHERS: set[int] = set()
+"""Processes of stores that other tests share."""
+
+
 @pytest.fixture
 def worker(small_store: Path) -> Iterator[QueryWorkers]:
+    _OF_OTHERS.update(_children(os.getpid()))
     made = QueryWorkers(small_store / "graph", "store small")
     yield made
     made.close()
@@ -45,7 +50,7 @@ def _children(parent: int) -> list[int]:
             continue
         if int(its_parent) == parent and state != "Z" and b"kb/worker_process.py" in command:
             found.append(int(stat.parent.name))
-    return found
+    return [child for child in found if child not in _OF_OTHERS]
 
 
 def _until(is_true: Callable[[], bool], seconds: float = 10) -> None:

@@ -120,10 +120,11 @@ class BeamRunner:
         topics = name_topics(graph, question.topics) if self._gold_entities else []
         asked = Asked(question.text, tuple(topics), tuple(linked))
         names, timeout_s = self._resources.names, self._resources.timeout_s
-        tried = Runner(asked, graph, names, timeout_s, by_class=by_class).run(candidates)
+        runner = Runner(asked, graph, names, timeout_s, by_class=by_class)
+        tried = runner.check(runner.run(candidates))
         if self._pool is not None:
             brief = Runner(asked, graph, names, min(timeout_s, SEARCHED_LIMIT_S), by_class=by_class)
-            tried += run_searched(asked, tried, self._pool, brief)
+            tried += brief.check(run_searched(asked, tried, self._pool, brief))
         return self._judge.read(question.text, tried, graph)
 
 
