@@ -201,7 +201,7 @@ def walking_method(
 
     `limits` are what decides its answers besides the settings, for manifests. `needs_model` says
     which of the settings are for a language model alone, and `needs_embedder` whether the embedder
-    is used whoever decides.
+    is needed even if another chooser decides.
     """
     from kbqa.engine.deciding.session import SEED, WalkingMethod
     from kbqa.engine.resources import MethodMaker
