@@ -192,7 +192,9 @@ class Kbqa:
         """Answer a question; see `Method.answer`."""
         resources = self._resources
         stage: Stage = "specialised"
-        runner = self._runner(asked, resources.timeout_s)
+        graph, names, timeout_s = resources.graph, resources.names, resources.timeout_s
+        without, schema = self._settings.without, self._schema
+        runner = Runner(asked, graph, names, timeout_s, schema=schema, without=without)
 
         def run(candidates: Sequence[Candidate]) -> list[Tried]:
             return runner.check(runner.run(candidates))
@@ -202,30 +204,17 @@ class Kbqa:
 
         tried = run(written_paths(self, asked))  # 1 and 2, the paper's
         if self._pool is not None:  # 3, ours
-            brief = self._runner(asked, min(resources.timeout_s, SEARCHED_LIMIT_S))
-            tried += brief.check(run_searched(asked, tried, self._pool, brief))
+            tried += runner.check(run_searched(asked, tried, self._pool, runner))
         if self._judge.reads:
             with asked.clock.stage("read"):
-                graph = asked.bounded(resources.graph)
-                tried = self._judge.read(asked.question, tried, graph)
+                tried = self._judge.read(asked.question, tried, asked.bounded(graph))
         execution = runner.explain(self._judge.choose(tried))  # 4, ours
         repair = self._repair(asked, execution)  # 5, the paper's
         if repair is not None and (repaired := run_repair(repair, run)) is not None:
             execution, stage = execution.with_answer(repaired), "general"
         return path_answer(
-            asked,
-            execution,
-            stage,
-            repair,
-            graph=resources.graph,
-            names=resources.names,
-            timeout_s=resources.timeout_s,
+            asked, execution, stage, repair, graph=graph, names=names, timeout_s=timeout_s
         )
-
-    def _runner(self, asked: Asked, timeout_s: float) -> Runner:
-        graph, names = self._resources.graph, self._resources.names
-        without = self._settings.without
-        return Runner(asked, graph, names, timeout_s, schema=self._schema, without=without)
 
     def _request(self, asked: Asked) -> Request:
         """Return what is written for: question, topics and, if the graph finds them, relations."""
@@ -273,7 +262,8 @@ def run_searched(
         except GraphError as error:
             logger.warning("only written paths are candidates: %s", error)
             return []
-    return [each for each in runner.run(found) if not _narrows_nothing(each)]
+    ran = runner.within(SEARCHED_LIMIT_S).run(found)
+    return [each for each in ran if not _narrows_nothing(each)]
 
 
 def _narrows_nothing(tried: Tried) -> bool:

@@ -32,6 +32,7 @@ yes and no, the schema's part and the start of queries are ours.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -125,7 +126,17 @@ class Runner:
         self._graph, self._schema = asked.bounded(graph), schema
         self._without, self._by_class = frozenset(without), by_class
         self._grounder = Grounder(self._graph, names, asked.linked, asked.given)
-        self._paths = PathRunner(self._graph, lambda: asked.clock.bound(timeout_s), schema)
+        self._paths = PathRunner(self._graph, self._left_s, schema)
+
+    def within(self, limit_s: float) -> "Runner":
+        """Return a runner of the same question that gives a query no more seconds than this."""
+        brief = copy(self)
+        brief._timeout_s = min(self._timeout_s, limit_s)
+        brief._paths = PathRunner(self._graph, brief._left_s, self._schema)
+        return brief
+
+    def _left_s(self) -> float:
+        return self._clock.bound(self._timeout_s)
 
     def run(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
         """Run every candidate, relaxed if need be.

@@ -107,7 +107,7 @@ class RateLimiter:
         self._most = _MOST_CLIENTS
 
     def take(self, client: str, a_minute: float) -> float:
-        """Take a token of a client's bucket; return the seconds to wait for one, 0 if it was there."""
+        """Take a token of a client; return the seconds to wait if there is none, else 0."""
         now = self._clock()
         most = max(a_minute, 1.0)
         left, seen_at, _ = self._buckets.get(client, (most, now, a_minute))

@@ -21,7 +21,6 @@ from kbqa.engine.evaluation.statistics import count_signs, paired_bootstrap, sig
 from kbqa.engine.evaluation.tables import Cell, MarkdownTable, markdown_table
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.methods.kbqa import (
-    SEARCHED_LIMIT_S,
     KbqaSettings,
     load_judge,
     make_pool,
@@ -123,8 +122,7 @@ class BeamRunner:
         runner = Runner(asked, graph, names, timeout_s, by_class=by_class)
         tried = runner.check(runner.run(candidates))
         if self._pool is not None:
-            brief = Runner(asked, graph, names, min(timeout_s, SEARCHED_LIMIT_S), by_class=by_class)
-            tried += brief.check(run_searched(asked, tried, self._pool, brief))
+            tried += runner.check(run_searched(asked, tried, self._pool, runner))
         return self._judge.read(question.text, tried, graph)
 
 

@@ -32,7 +32,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.files import drop_unfinished_line, read_rows
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods.kbqa import SEARCHED_LIMIT_S, run_searched
+from kbqa.engine.methods.kbqa import run_searched
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.judge import (
@@ -102,10 +102,10 @@ class PoolRunner:
         """Run the candidates of a question."""
         names, timeout_s = self._resources.names, self._resources.timeout_s
         asked = Asked(question.text, linked=tuple(self._resources.linker.link(question.text)))
-        tried = Runner(asked, self._graph, names, timeout_s).run(candidates)
+        runner = Runner(asked, self._graph, names, timeout_s)
+        tried = runner.run(candidates)
         if self._pool is not None:
-            brief = Runner(asked, self._graph, names, min(timeout_s, SEARCHED_LIMIT_S))
-            tried += run_searched(asked, tried, self._pool, brief)
+            tried += run_searched(asked, tried, self._pool, runner)
         if self._judge is not None:
             tried = self._judge.read(question.text, tried, self._graph)
         return tried
