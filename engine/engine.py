@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from kbqa.engine.answer import UNSURE_BELOW, Answer
 from kbqa.engine.asked import Asked, Budget, ChooserName, Clock, Method, Watcher
@@ -17,6 +18,7 @@ from kbqa.engine.questions.question_sets import with_topic
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.run import read_given, run_given
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
+from kbqa.kb.deadline import keep_to
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import InputError
@@ -161,11 +163,11 @@ class Engine:
             raise InputError("the question is empty; ask something in words")
         asked, resources = self._asked(question, topics, Clock(deadline_s, watch)), self.resources
         chat = resources.chat
-        counted = None if chat is None else CountedChat(chat, asked.clock.ends_at)
+        counted = None if chat is None else CountedChat(chat)
         return replace(asked, chat=counted, budget=Budget(resources.call_budget))
 
     def write(self, asked: Sequence[Asked]) -> list[Asked]:
-        """Have paths written for many questions at once.
+        """Have paths written for many questions at once, until the first deadline of one.
 
         Returns:
             The questions with their candidates, in the same order.
@@ -175,7 +177,9 @@ class Engine:
             GraphError: The graph, which constrains the writing, does not answer.
         """
         begun = time.perf_counter()
-        written: list[list[Candidate]] = self.method.write(asked)
+        deadlines = [each.clock.deadline for each in asked if each.clock.deadline is not None]
+        with keep_to(min(deadlines, key=attrgetter("ends_at"), default=None)):
+            written: list[list[Candidate]] = self.method.write(asked)
         share_s = (time.perf_counter() - begun) / max(len(asked), 1)
         paths = sum(map(len, written))
         logger.info("wrote %d paths for %d questions", paths, len(asked))
@@ -224,7 +228,8 @@ class Engine:
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question that is prepared, and written for or not; raises as `ask` does."""
-        answer = self.method.answer(asked)
+        with keep_to(asked.clock.deadline):
+            answer = self.method.answer(asked)
         typed = asked.typed or asked.question
         return replace(answer, question=typed, unsure_below=self.resources.unsure_below)
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from kbqa.kb.connections import read_address
+from kbqa.kb.deadline import bound
 from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
@@ -261,7 +262,7 @@ class SparqlEndpoint(Graph):
         if self._is_closed:
             raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
         logger.debug("asking %s: %s", self.description, query)
-        return self._sender.post(query, timeout_s)
+        return self._sender.post(query, bound(timeout_s))
 
     def _of_each(
         self,

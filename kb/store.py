@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import pyoxigraph
 from pyoxigraph import DefaultGraph, NamedNode
 
+from kbqa.kb.deadline import bound, check_deadline
 from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
@@ -274,11 +275,11 @@ class OxigraphStore(Graph):
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
         """Run a SELECT query in a worker process."""
-        return self._open.workers.select(prepare_query(query, "select"), timeout_s, limit)
+        return self._open.workers.select(prepare_query(query, "select"), bound(timeout_s), limit)
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
         """Run an ASK query in a worker process."""
-        return self._open.workers.ask(prepare_query(query, "ask"), timeout_s)
+        return self._open.workers.ask(prepare_query(query, "ask"), bound(timeout_s))
 
     def relations_of_each(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
@@ -369,6 +370,8 @@ class OxigraphStore(Graph):
 
     @property
     def _open(self) -> _Parts:
+        """What a search asks, as long as the question that it is for has time."""
+        check_deadline()
         if self._parts is None:
             raise StoreError(f"{self.description} was closed. Open it again to ask it.")
         return self._parts

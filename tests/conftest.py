@@ -109,7 +109,6 @@ class ScriptedGenerator:
         requests: Sequence[Request],
         n: int = 5,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         self.requests += requests
@@ -159,7 +158,6 @@ class ScriptedChat:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
-        ends_at: float | None = None,
     ) -> Reply:
         self.conversations.append(list(messages))
         self.sampling.append((temperature, seed))

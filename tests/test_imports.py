@@ -23,7 +23,6 @@ ALLOWED = {
     "training": {"sparql", "kb", "engine", "training"},
 }
 ENGINE_ROOMS = [
-    "deadline",
     "cli",
     "files",
     "chat",

@@ -115,7 +115,7 @@ class DemoFacts:
         for mid in sorted(named, key=self._prominence, reverse=True):
             self._best_known.setdefault(self.name(mid).casefold(), mid)
         self._graph = OxigraphStore.open(demo_store_directory())
-        self._runner = PathRunner(self._graph, lambda: _LIMIT_S)
+        self._runner = PathRunner(self._graph, _LIMIT_S)
 
     def __enter__(self) -> Self:
         return self

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -28,7 +29,7 @@ from kbqa.engine.chat.model import (
     count_tokens,
     without_reasoning,
 )
-from kbqa.engine.deadline import held
+from kbqa.kb.deadline import held
 from kbqa.kb.open import cache_directory
 from kbqa.kb.small_files import write_safely
 
@@ -70,13 +71,12 @@ class CachedChat:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
-        ends_at: float | None = None,
     ) -> Reply:
         """Return the reply from the cache, or ask; see `ChatModel.complete`."""
         key = self._key(messages, max_tokens, temperature, seed)
         # For replies of a server that takes no temperature.
         without = self._path(self._key(messages, max_tokens, None, seed))
-        with held(self._lock(key), ends_at, self.name):
+        with held(self._lock(key), self.name):
             kept = self._read(self._path(key)) or self._read(without)
             if kept is not None:
                 return kept
@@ -85,7 +85,6 @@ class CachedChat:
                 max_tokens=max_tokens,
                 temperature=temperature,
                 seed=seed,
-                ends_at=ends_at,
             )
             self._write(self._path(key) if reply.at_temperature else without, reply)
         return reply
@@ -194,7 +193,6 @@ class StandIn:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
-        ends_at: float | None = None,
     ) -> Reply:
         """Count a prompt."""
         letters = sum(len(message.content) for message in messages)
@@ -208,11 +206,11 @@ class CountedChat:
     """A general model for one question, which adds up its usage and removes its reasoning.
 
     A call that fails is not counted here, though some of its tries may have been paid for;
-    `SpendingLimit` counts those. `ends_at` is the question's deadline.
+    `SpendingLimit` counts those.
     """
 
-    def __init__(self, model: ChatModel, ends_at: float | None = None) -> None:
-        self._model, self._ends_at = model, ends_at
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
         self._lock = threading.Lock()
         self._usage = Usage()
 
@@ -238,17 +236,14 @@ class CountedChat:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
-        ends_at: float | None = None,
     ) -> Reply:
         """Ask the model, and count its reply; see `ChatModel.complete`."""
         logger.debug("asking %s: %s", self.name, messages[-1].content)
-        ends = [end for end in (ends_at, self._ends_at) if end is not None]
         reply = self._model.complete(
             messages,
             max_tokens=max_tokens,
             temperature=temperature,
             seed=seed,
-            ends_at=min(ends, default=None),
         )
         return self._count([reply])[0]
 
@@ -271,12 +266,11 @@ class CountedChat:
                 max_tokens=max_tokens,
                 temperature=temperature,
                 seed=seed,
-                ends_at=self._ends_at,
             )
 
         logger.debug("asking %s %d prompts at once", self.name, len(conversations))
         with ThreadPoolExecutor(min(max(len(conversations), 1), _MOST_THREADS)) as pool:
-            asked = [pool.submit(ask, messages) for messages in conversations]
+            asked = [pool.submit(copy_context().run, ask, messages) for messages in conversations]
         replies = self._count([each.result() for each in asked if each.exception() is None])
         for each in asked:
             each.result()  # Raises the first error.

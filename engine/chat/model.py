@@ -102,12 +102,10 @@ class ChatModel(Protocol):
         max_tokens: int = DEFAULT_MAX_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
-        ends_at: float | None = None,
     ) -> Reply:
         """Continue a conversation, whose last message is the user's.
 
-        The seed of the sampling is left to the server if None. `ends_at` is the caller's deadline,
-        as `time.monotonic` counts.
+        The seed of the sampling is left to the server if None.
 
         Raises:
             ModelError: The model is missing, or gave no usable reply after every retry.

@@ -34,7 +34,7 @@ from kbqa.engine.chat.server import (
     Retrying,
     describe_offer,
 )
-from kbqa.engine.deadline import held
+from kbqa.kb.deadline import held
 from kbqa.sparql.errors import InputError, ModelError
 
 if TYPE_CHECKING:
@@ -112,7 +112,6 @@ class OpenAIChat:
         max_tokens: int = DEFAULT_MAX_TOKENS,
         temperature: float = 0.0,
         seed: int | None = None,
-        ends_at: float | None = None,
     ) -> Reply:
         """Continue a conversation; see `ChatModel.complete`."""
         logger.debug("asking %s: %s", self.name, messages)
@@ -123,11 +122,9 @@ class OpenAIChat:
             nonlocal usage, refused
             refused = self._refused
             try:
-                with held(self._slots, ends_at, self.name):
+                with held(self._slots, self.name):
                     self._limit.count_call()
-                    completion = self._request(
-                        messages, max_tokens, temperature, seed, ends_at, refused
-                    )
+                    completion = self._request(messages, max_tokens, temperature, seed, refused)
                     # Counted before the next request gets the slot.
                     self._limit.add_cost(completion.usage.cost_usd)
             except RequestFailed as failure:
@@ -138,7 +135,7 @@ class OpenAIChat:
             self._check_text(completion, max_tokens)
             return completion
 
-        completion = self._retrying.call(ask, self.name, ends_at)
+        completion = self._retrying.call(ask, self.name)
         logger.debug("%s replied: %s", self.name, completion.text)
         usage = replace(usage, seconds=time.perf_counter() - started)
         is_truncated = completion.finish_reason == "length"
@@ -150,7 +147,6 @@ class OpenAIChat:
         max_tokens: int,
         temperature: float,
         seed: int | None,
-        ends_at: float | None,
         refused: AbstractSet[str],
     ) -> "_Completed":
         """Send one request, without the parameters that the server refused."""
@@ -170,7 +166,7 @@ class OpenAIChat:
             )
             return response.content
 
-        answer = self._server.send(send, _Answer, model=self._model, ends_at=ends_at)
+        answer = self._server.send(send, _Answer, model=self._model)
         choice = answer.choices[0]
         return _Completed(
             choice.message.content or "",

@@ -34,7 +34,7 @@ import httpcore2
 import httpx2
 from pydantic import BaseModel
 
-from kbqa.engine.deadline import check_deadline
+from kbqa.kb.deadline import bound, check_deadline
 from kbqa.sparql.errors import InputError, ModelError, PromptTooLong
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Retrying:
         # Shortened at random, so that requests that failed together are not sent together again.
         return min(pause_s, self.longest_wait_s) * random.uniform(0.75, 1.0)
 
-    def call(self, ask: Callable[[], _Reply], name: str, ends_at: float | None = None) -> _Reply:
+    def call(self, ask: Callable[[], _Reply], name: str) -> _Reply:
         """Call `ask`, which sends one request, until there is a reply.
 
         Raises:
@@ -99,7 +99,7 @@ class Retrying:
             try:
                 return ask()
             except RequestFailed as failure:
-                check_deadline(ends_at, name)
+                check_deadline()
                 wait_s = self._wait_s(failure, tries)
                 logger.log(
                     logging.WARNING if wait_s > _LONG_PAUSE_S else logging.INFO,
@@ -111,10 +111,8 @@ class Retrying:
                     self.retries + 1,
                 )
                 logger.debug("the failure: %s", failure)
-            if ends_at is not None:
-                wait_s = min(wait_s, max(0.0, ends_at - time.monotonic()))
-            time.sleep(wait_s)
-            check_deadline(ends_at, name)
+            time.sleep(bound(wait_s))
+            check_deadline()
         raise AssertionError  # pragma: no cover
 
     def _wait_s(self, failure: RequestFailed, tries: int) -> float:
@@ -243,10 +241,9 @@ class OpenAIServer:
         answer: type[_Body],
         *,
         model: str | None = None,
-        ends_at: float | None = None,
     ) -> _Body:
         """Send a request and read its answer, or raise `RequestFailed`, which names the model."""
-        with self._explained(model, ends_at):
+        with self._explained(model):
             body = request(self._client)
         try:
             return answer.model_validate_json(body)
@@ -268,14 +265,13 @@ class OpenAIServer:
         return {model.id: model.owned_by or "" for model in listed.data}
 
     @contextmanager
-    def _explained(self, model: str | None, ends_at: float | None) -> Iterator[None]:
+    def _explained(self, model: str | None) -> Iterator[None]:
         """Bound a request, and turn the client's errors into `RequestFailed`."""
         import httpx2
         from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-        own_end = time.monotonic() + self._timeout_s
         try:
-            with request_bounds(min(own_end, ends_at or own_end), MAX_ANSWER_BYTES):
+            with request_bounds(bound(self._timeout_s), MAX_ANSWER_BYTES):
                 yield
         except (APITimeoutError, httpx2.TimeoutException):
             raise RequestFailed(
@@ -472,13 +468,13 @@ _bounds: ContextVar[_Bounds | None] = ContextVar("bounds", default=None)
 
 
 @contextmanager
-def request_bounds(ends_at: float, max_bytes: int) -> Iterator[None]:
+def request_bounds(limit_s: float, max_bytes: int) -> Iterator[None]:
     """Bound the requests that this thread sends inside the block by a `bounded` client.
 
     Raises:
         AnswerTooLong: More than `max_bytes` was sent, or it is compressed: its size is not known.
     """
-    token = _bounds.set(_Bounds(ends_at, max_bytes))
+    token = _bounds.set(_Bounds(time.monotonic() + limit_s, max_bytes))
     try:
         yield
     finally:

@@ -191,15 +191,14 @@ class Walkers:
 class Session:
     """One question as a walking method answers it, in one thread.
 
-    It starts from `topics`, each with its mid and name. Queries of its `graph` end at the
-    question's deadline. `steps` holds the decisions so far.
+    It starts from `topics`, each with its mid and name. `steps` holds the decisions so far.
     """
 
     def __init__(self, walkers: Walkers, asked: Asked) -> None:
         self._walkers, self.asked = walkers, asked
         self.topics = starting_topics(asked.given, asked.linked)
         self.steps: list[Step] = []
-        self.graph = asked.bounded(walkers.graph)
+        self.graph = walkers.graph
         self.neighbourhood = Neighbourhood(
             self.graph, walkers.schema, lambda: asked.clock.stage("explore")
         )

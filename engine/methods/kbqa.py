@@ -35,7 +35,6 @@ from kbqa.engine.methods.routerkgqa import (
     repaired_by,
     run_repair,
     unreachable,
-    write_requests,
     written_paths,
 )
 from kbqa.engine.resources import MethodMaker, Resources
@@ -47,9 +46,10 @@ from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel, Execution, Tried
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
+from kbqa.kb.deadline import keep_to
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.errors import EndpointDown, GraphError, InputError, ModelError
+from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError, InputError, ModelError
 
 if TYPE_CHECKING:
     from kbqa.engine.retrieval.retriever import RelationSuggester
@@ -186,7 +186,7 @@ class Kbqa:
     ) -> list[list[Candidate]]:
         """Write the candidates of many questions at once; see `Method.write`."""
         requests = list(map(self._request, asked))
-        return write_requests(self._generator, self._resources.n, asked, requests, progress)
+        return self._generator.generate(requests, self._resources.n, progress=progress)
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
@@ -207,7 +207,7 @@ class Kbqa:
             tried += runner.check(run_searched(asked, tried, self._pool, runner))
         if self._judge.reads:
             with asked.clock.stage("read"):
-                tried = self._judge.read(asked.question, tried, asked.bounded(graph))
+                tried = self._judge.read(asked.question, tried, graph)
         execution = runner.explain(self._judge.choose(tried))  # 4, ours
         repair = self._repair(asked, execution)  # 5, the paper's
         if repair is not None and (repaired := run_repair(repair, run)) is not None:
@@ -221,11 +221,14 @@ class Kbqa:
         request = Request(asked.question, asked.given or likely_topics(asked.linked))
         if self._suggester is None:
             return request
-        graph = asked.bounded(self._resources.graph)
+        graph = self._resources.graph
         try:
-            suggested = self._suggester.suggest(request.question, request.topics, graph)
+            with keep_to(asked.clock.deadline):
+                suggested = self._suggester.suggest(request.question, request.topics, graph)
         except EndpointDown:
             raise
+        except DeadlineExceeded:
+            return request  # What writes drops it. The other questions of the batch go on.
         except GraphError as error:
             logger.warning("no relations are suggested: %s", error)
             return request

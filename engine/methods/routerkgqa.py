@@ -121,7 +121,7 @@ class RouterKgqa:
         """Write the candidates of many questions at once; see `Method.write`."""
         topics = [each.given or likely_topics(each.linked) for each in asked]
         requests = [Request(each.question, of) for each, of in zip(asked, topics, strict=True)]
-        return write_requests(self._generator, self._resources.n, asked, requests, progress)
+        return self._generator.generate(requests, self._resources.n, progress=progress)
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
@@ -147,20 +147,6 @@ class RouterKgqa:
         return path_answer(
             asked, execution, stage, repair, graph=graph, names=names, timeout_s=timeout_s
         )
-
-
-def write_requests(
-    generator: Generator,
-    n: int,
-    asked: Sequence[Asked],
-    requests: Sequence[Request],
-    progress: Progress | None,
-) -> list[list[Candidate]]:
-    """Have `n` paths written for each question, until the first deadline if nobody watches."""
-    if progress is not None:
-        return generator.generate(requests, n, progress=progress)
-    ends = [each.clock.ends_at for each in asked if each.clock.ends_at is not None]
-    return generator.generate(requests, n, ends_at=min(ends, default=None))
 
 
 def written_paths(method: Method, asked: Asked) -> Sequence[Candidate]:

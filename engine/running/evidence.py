@@ -136,7 +136,6 @@ def path_answer(
     Raises:
         DeadlineExceeded: The question's deadline has passed.
     """
-    graph = asked.bounded(graph)
     calls = None if asked.budget.limit is None else asked.budget.spent
     if (found := execution.answering) is None:
         trace = PathTrace(execution.tried, None, None, repair, calls)

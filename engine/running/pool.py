@@ -123,7 +123,7 @@ class PathPool:
         topics = search_topics(asked, written)
         words = without_mentions(asked, topics)
         guide = Guide(words, (words,), self._asking.asked_relations(stems(words)), HOP_COST)
-        graph, schema = asked.bounded(self._graph), self._schema
+        graph, schema = self._graph, self._schema
         frontiers = Frontiers(graph, schema)
         search = PathSearch(frontiers, schema, self._embedder, guide, self._widths)
         known = {self._meaning(crp) for crp in written}

@@ -183,7 +183,7 @@ class Repairer:
         chooser = _Chooser(asked, self.by, self._seed)
         blueprint = chooser.plan()
         depth = _depth(self._stop, failed, blueprint)
-        frontiers = Frontiers(asked.bounded(self._graph), self._schema)
+        frontiers = Frontiers(self._graph, self._schema)
         words = without_mentions(asked, topics)
         relations = {} if self._asking is None else self._asking.asked_relations(stems(words))
         guide = Guide(words, (*blueprint, words), relations, HOP_COST)

@@ -31,7 +31,7 @@ yes and no, the schema's part and the start of queries are ours.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -105,7 +105,7 @@ class Runner:
         asked: The question; its entities ground the names of candidates.
         graph: The graph.
         names: Of that graph.
-        timeout_s: Seconds for each query, as far as the question has time.
+        timeout_s: Seconds for each query.
         schema: Of the graph; None to run and keep candidates as they are written.
         without: Classes of constraints that are left out, for ablations.
         by_class: Relax strings, and then numbers, only all at once, as the paper does.
@@ -123,20 +123,17 @@ class Runner:
         by_class: bool = False,
     ) -> None:
         self._question, self._clock, self._timeout_s = asked.question, asked.clock, timeout_s
-        self._graph, self._schema = asked.bounded(graph), schema
+        self._graph, self._schema = graph, schema
         self._without, self._by_class = frozenset(without), by_class
         self._grounder = Grounder(self._graph, names, asked.linked, asked.given)
-        self._paths = PathRunner(self._graph, self._left_s, schema)
+        self._paths = PathRunner(graph, timeout_s, schema)
 
     def within(self, limit_s: float) -> "Runner":
         """Return a runner of the same question that gives a query no more seconds than this."""
         brief = copy(self)
         brief._timeout_s = min(self._timeout_s, limit_s)
-        brief._paths = PathRunner(self._graph, brief._left_s, self._schema)
+        brief._paths = PathRunner(self._graph, brief._timeout_s, self._schema)
         return brief
-
-    def _left_s(self) -> float:
-        return self._clock.bound(self._timeout_s)
 
     def run(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
         """Run every candidate, relaxed if need be.
@@ -275,8 +272,7 @@ class Runner:
                 if reading.stands_in and any(exists.values()):
                     continue
                 with self._clock.stage("reach"):
-                    timeout_s = self._clock.bound(self._timeout_s)
-                    exists[topic] = is_reachable(self._graph, reading.crp, timeout_s)
+                    exists[topic] = is_reachable(self._graph, reading.crp, self._timeout_s)
             if exists[topic]:
                 yield reading
 
@@ -286,7 +282,7 @@ class Runner:
             for each in tried:
                 left_s = ends_at - time.monotonic()
                 if each.grounding is not None and each.fate == "unreachable" and left_s > 0:
-                    where = find_break(self._graph, each.grounding.crp, self._clock.bound(left_s))
+                    where = find_break(self._graph, each.grounding.crp, left_s)
                     problem = "; ".join(filter(None, (where, each.problem)))
                     yield replace(each, problem=problem)
                 else:
@@ -382,14 +378,11 @@ def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
 class PathRunner:
     """Runs grounded paths; the module's docstring says how they are read.
 
-    `limit_s` returns the seconds that the next query may take. Without a schema, steps are taken as
-    they are written.
+    Each query may take `timeout_s`. Without a schema, steps are taken as they are written.
     """
 
-    def __init__(
-        self, graph: Graph, limit_s: Callable[[], float], schema: GraphSchema | None = None
-    ) -> None:
-        self._graph, self._limit_s, self._schema = graph, limit_s, schema
+    def __init__(self, graph: Graph, timeout_s: float, schema: GraphSchema | None = None) -> None:
+        self._graph, self._timeout_s, self._schema = graph, timeout_s, schema
 
     def run(self, crp: Crp, full: Crp | None = None) -> Outcome | None:
         """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
@@ -442,7 +435,7 @@ class PathRunner:
             table, sparql = self._select(compile_crp(presupposed)), compile_crp(crp)
             if not table.rows:
                 return None
-            return Outcome(sparql, table, self._graph.ask(sparql, timeout_s=self._limit_s()))
+            return Outcome(sparql, table, self._graph.ask(sparql, timeout_s=self._timeout_s))
         passing = replace(crp, form="select")
         start = choose_start(self._graph, passing)
         table, sparql = self._select(compile_crp(passing, start)), compile_crp(crp, start)
@@ -454,12 +447,12 @@ class PathRunner:
         return Outcome(sparql, table, boolean=False) if table.rows else None
 
     def _select(self, sparql: str) -> Table:
-        table = self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
+        table = self._graph.select(sparql, timeout_s=self._timeout_s, limit=MAX_ANSWERS)
         # Virtuoso's groups repeat floats, as its DISTINCT does.
         return replace(table, rows=tuple(dict.fromkeys(table.rows)))
 
     def _count(self, sparql: str) -> int:
-        rows = self._graph.select(sparql, timeout_s=self._limit_s()).rows
+        rows = self._graph.select(sparql, timeout_s=self._timeout_s).rows
         if (count := read_count(rows)) is None:
             raise MalformedResult(f"the graph counted {str(rows)[:200]}, which is not a number")
         return count
@@ -667,7 +660,6 @@ def run_given(
     runner = Runner(replace(asked, given=(), linked=tuple(linked)), graph, names, timeout_s)
     # What a person writes has no probability.
     execution = runner.run_first([Candidate(render_crp(crp), logprob=0.0, tokens=0)], relax=relax)
-    graph = asked.bounded(graph)
     execution = with_names(graph, replace(execution, tried=tuple(runner.check(execution.tried))))
     [tried] = execution.tried
     tried = replace(tried, problem=_joined(*reading.problems, tried.problem))

@@ -16,7 +16,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from kbqa.engine.deadline import check_deadline
 from kbqa.engine.writing.checkpoint import Adapter, open_adapter
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,
@@ -35,6 +34,7 @@ from kbqa.engine.writing.steering import (
     Tokenizer,
     walked_topics,
 )
+from kbqa.kb.deadline import check_deadline
 
 if TYPE_CHECKING:
     import numpy as np
@@ -288,7 +288,6 @@ def beam_search(
     end: int,
     max_new_tokens: int,
     starts: Sequence[State] | None = None,
-    ends_at: float | None = None,
     done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
     is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
@@ -319,7 +318,7 @@ def beam_search(
                 going_on.pop(row).give_up()
         if not going_on:
             return [search.finished for search in searches]
-        check_deadline(ends_at, "writing paths")
+        check_deadline()
         _read_on(going_on.values(), reader, n)
 
 
@@ -420,7 +419,7 @@ class BeamSearchGenerator(SmallModelGenerator):
         """Load an adapter, merged into its base model, and the tokenizer."""
 
     def _write(
-        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
+        self, requests: Sequence[Request], n: int, progress: Progress | None
     ) -> list[list[Candidate]]:
         steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]
@@ -439,7 +438,6 @@ class BeamSearchGenerator(SmallModelGenerator):
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,
-            ends_at=ends_at,
             starts=[self._start(walk) for walk in steps],
             done=take,
             is_wanted=None if progress is None else progress.is_wanted,

@@ -132,13 +132,11 @@ class Generator(Protocol):
         requests: Sequence[Request],
         n: int = DEFAULT_BEAMS,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request, best first. Threads take turns.
 
-        The requests are one batch. `ends_at` is the deadline, as `time.monotonic` counts. A back
-        end that writes for all at once ignores `progress`.
+        The requests are one batch. A back end that writes for all at once ignores `progress`.
 
         Raises:
             ModelError: The model failed.
@@ -181,7 +179,6 @@ class NoPaths:
         requests: Sequence[Request],
         n: int = DEFAULT_BEAMS,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write nothing."""
@@ -200,7 +197,6 @@ class SavedBeams:
         requests: Sequence[Request],
         n: int = DEFAULT_BEAMS,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Raise `ModelError` if there is any request."""

@@ -6,6 +6,7 @@ around the prompt. Each candidate is a request, since not every server supports 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -140,7 +141,6 @@ class ServerGenerator:
         requests: Sequence[Request],
         n: int = DEFAULT_BEAMS,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request; see `Generator.generate`.
@@ -150,7 +150,8 @@ class ServerGenerator:
         continuations = [self._continuations(request, n) for request in requests]
         with ThreadPoolExecutor(_CONCURRENT) as pool:
             asked = [
-                [pool.submit(self._complete, one, ends_at) for one in of] for of in continuations
+                [pool.submit(copy_context().run, self._complete, one) for one in of]
+                for of in continuations
             ]
             try:
                 found = [[one for call in calls for one in call.result()] for calls in asked]
@@ -181,9 +182,7 @@ class ServerGenerator:
         ]
         return [greedy, *samples]
 
-    def _complete(
-        self, continuation: _Continuation, ends_at: float | None = None
-    ) -> list[Candidate]:
+    def _complete(self, continuation: _Continuation) -> list[Candidate]:
         """Continue a text; leave out candidates beyond the length limit."""
         extra = dict(continuation.extra)
         if continuation.grammar is not None:
@@ -205,15 +204,15 @@ class ServerGenerator:
             return response.content
 
         candidates = []
-        for written in self._ask(request, ends_at):
+        for written in self._ask(request):
             logprobs = [] if written.finish_reason == "length" else self._logprobs(written)
             if logprobs and continuation.grammar is not None:
-                logprobs = self._own_logprobs(written, ends_at)
+                logprobs = self._own_logprobs(written)
             if logprobs:  # A text that ends at once is empty, and may count no token.
                 candidates.append(Candidate(written.text, sum(logprobs), len(logprobs)))
         return candidates
 
-    def _own_logprobs(self, continued: _Continued, ends_at: float | None) -> list[float]:
+    def _own_logprobs(self, continued: _Continued) -> list[float]:
         """Have the model read its text: under a grammar, the server sends other probabilities."""
         prompt, written = continued.prompt_token_ids, continued.token_ids
         if not prompt or not written:
@@ -228,7 +227,7 @@ class ServerGenerator:
             )
             return response.content
 
-        texts = self._ask(request, ends_at)
+        texts = self._ask(request)
         if len(texts) != 1 or len(read := self._logprobs(texts[0])) < len(written):
             raise ModelError(f"{self._url} does not score the text that it is sent")
         return read[-len(written) :]
@@ -243,11 +242,11 @@ class ServerGenerator:
         # The first token of a prompt has none.
         return [logprob for logprob in logprobs if logprob is not None]
 
-    def _ask(self, request: "Callable[[OpenAI], bytes]", ends_at: float | None) -> list[_Continued]:
+    def _ask(self, request: "Callable[[OpenAI], bytes]") -> list[_Continued]:
         def ask() -> _Completion:
-            return self._server.send(request, _Completion, ends_at=ends_at)
+            return self._server.send(request, _Completion)
 
-        return self._retrying.call(ask, self._url, ends_at).choices
+        return self._retrying.call(ask, self._url).choices
 
     def _check_follows_graph(self) -> None:
         """Check that the server has the logits processor: only this refuses topics like these."""

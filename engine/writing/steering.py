@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Literal, Protocol
 from weakref import WeakKeyDictionary
 
-from kbqa.engine.deadline import held
 from kbqa.engine.writing.checkpoint import Adapter
 from kbqa.engine.writing.generate import (
     DEFAULT_BEAMS,
@@ -38,6 +37,7 @@ from kbqa.engine.writing.grammar import (
     Steps,
     TextSet,
 )
+from kbqa.kb.deadline import held
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import list_relations
 from kbqa.sparql.errors import CrpSyntaxError, ModelError
@@ -356,18 +356,17 @@ class SmallModelGenerator(ABC):
         requests: Sequence[Request],
         n: int = DEFAULT_BEAMS,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request; see `Generator.generate`."""
         if not requests:
             return []
-        with held(self._lock, ends_at, self.name):
-            return self._write(requests, n, ends_at, progress)
+        with held(self._lock, self.name):
+            return self._write(requests, n, progress)
 
     @abstractmethod
     def _write(
-        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
+        self, requests: Sequence[Request], n: int, progress: Progress | None
     ) -> list[list[Candidate]]:
         """Write for at least one request."""
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbqa.engine.deadline import check_deadline
 from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, Likely, State, forced_run
 from kbqa.engine.writing.checkpoint import (
     Adapter,
@@ -46,6 +45,7 @@ from kbqa.engine.writing.steering import (
     Tokenizer,
     walked_topics,
 )
+from kbqa.kb.deadline import check_deadline
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
 
 if TYPE_CHECKING:
@@ -97,13 +97,12 @@ class SteeredRows:
     """The texts of a batch that are steered, by the number of their row.
 
     A text that cannot continue gets `dead_end` as each further token, so that it is not taken for a
-    finished one. `failure` is set if the graph failed or the deadline `ends_at` passed.
+    finished one. `failure` is set if the graph failed or the deadline passed.
     """
 
     def __init__(self, end: int, dead_end: int) -> None:
         self._end, self._dead_end = end, dead_end
         self._rows: dict[int, _Row] = {}
-        self.ends_at: float | None = None
         self.failure: GraphError | DeadlineExceeded | None = None
 
     def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
@@ -139,7 +138,7 @@ class SteeredRows:
             _read_on(row)
             if row.state is None:
                 return []
-            check_deadline(self.ends_at, "writing paths")
+            check_deadline()
             return list(self._following(row, row.state, logits))
         except (GraphError, DeadlineExceeded) as error:  # raised, it would end vLLM's engine
             logger.warning("A path is given up: %s", error)
@@ -214,9 +213,9 @@ class _Steering:
         self.rows = SteeredRows(tokenizer.eos_token_id, self.dead_end)
         self.starts: dict[int, State] = {}
 
-    def begin(self, steps: Sequence[Steps | None], ends_at: float | None) -> None:
+    def begin(self, steps: Sequence[Steps | None]) -> None:
         """Forget the texts before, and steer new ones."""
-        self.rows.failure, self.rows.ends_at = None, ends_at
+        self.rows.failure = None
         self.starts.clear()
         for row, one in enumerate(steps):
             if one is not None:  # at level graph, all
@@ -267,16 +266,16 @@ class VllmGenerator(SmallModelGenerator):
         self._lora = None if is_merged else _lora_request(adapter.folder.resolve())
 
     def _write(
-        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
+        self, requests: Sequence[Request], n: int, progress: Progress | None
     ) -> list[list[Candidate]]:
-        check_deadline(ends_at, "writing paths")
+        check_deadline()
         from vllm.exceptions import VLLMError
 
         prompts = self._prompt_tokens(requests, self._llm.get_tokenizer())
         try:
             if self._search == "beam":
                 return self._beams(prompts, n)
-            return self._samples(requests, prompts, n, ends_at)
+            return self._samples(requests, prompts, n)
         except (VLLMError, ValueError) as error:
             raise ModelError(f"vLLM failed: {' '.join(str(error).split())}") from error
 
@@ -285,11 +284,10 @@ class VllmGenerator(SmallModelGenerator):
         requests: Sequence[Request],
         prompts: Sequence[list[int]],
         n: int,
-        ends_at: float | None,
     ) -> list[list[Candidate]]:
         steps = self._steps(requests)
         if self._steering is not None:
-            self._steering.begin(steps, ends_at)
+            self._steering.begin(steps)
         ways = [(1, 0.0), (n, TEMPERATURE)] if n > 1 else [(1, 0.0)]
         outputs = self._llm.generate(
             [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
@@ -306,7 +304,7 @@ class VllmGenerator(SmallModelGenerator):
         if self._steering is not None and self._steering.rows.failure is not None:
             raise self._steering.rows.failure
         if self._grammar is not None:
-            check_deadline(ends_at, "writing paths")
+            check_deadline()
             written = self._scored(prompts, written)
         found: list[list[Candidate]] = [[] for _ in prompts]
         for text in written:

@@ -182,7 +182,7 @@ def says(runner: PathRunner, graph: OxigraphStore, crp: Crp) -> bool:
 def test_every_question_has_an_answer_in_the_store(
     examples: list[DemoExample], graph: OxigraphStore, names: NameIndex
 ) -> None:
-    runner = PathRunner(graph, lambda: 10.0)
+    runner = PathRunner(graph, 10.0)
     unanswered = [
         example
         for example in examples[::7]

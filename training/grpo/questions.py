@@ -77,7 +77,7 @@ def find_questions(
         InputError: A file is missing or unreadable.
         EndpointDown: Nothing answers at the graph's endpoint.
     """
-    decoding, runner = Decoding("graph", graph), PathRunner(graph, lambda: timeout_s)
+    decoding, runner = Decoding("graph", graph), PathRunner(graph, timeout_s)
     rows = {key: row for path in paths for key, row in _rows(path)}
     wanted = {each.key: each for each in examples}
     queries = convert_queries(filter(None, (row_query(rows[key]) for key in wanted)))

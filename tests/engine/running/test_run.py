@@ -789,7 +789,7 @@ def _repeating_endpoint(count: str) -> Iterator[SparqlEndpoint]:
 def test_answers_that_a_server_repeats_are_listed_and_counted_once(lines: str) -> None:
     crp, _ = read_crp(f"ns:m.0a -> a.b{lines}")
     with _repeating_endpoint("3") as graph:
-        outcome = PathRunner(graph, lambda: 5).run(crp)
+        outcome = PathRunner(graph, 5.0).run(crp)
     assert outcome is not None
     assert [row[0] for row in outcome.table.rows] == [
         LiteralTerm("1.5", "float"),
@@ -805,4 +805,4 @@ def test_a_count_that_is_no_number_is_a_malformed_result(
     monkeypatch.setattr("kbqa.engine.running.run.MAX_ANSWERS", 1)
     crp, _ = read_crp("ns:m.0a -> a.b\ncount")
     with _repeating_endpoint(count) as graph, pytest.raises(MalformedResult, match="counted"):
-        PathRunner(graph, lambda: 5).run(crp)
+        PathRunner(graph, 5.0).run(crp)

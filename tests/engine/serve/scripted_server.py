@@ -60,7 +60,6 @@ class PacedGenerator:
         requests: Sequence[Request],
         n: int = 5,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         self.batches.append([request.question for request in requests])

@@ -3,7 +3,6 @@
 import importlib.util
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -32,6 +31,7 @@ from kbqa.engine.writing.transformers import (  # noqa: E402
     NextTokenLogits,
     TransformersGenerator,
 )
+from kbqa.kb.deadline import Deadline, keep_to  # noqa: E402
 from kbqa.kb.graph import Graph  # noqa: E402
 from kbqa.kb.names.search import open_names  # noqa: E402
 from kbqa.kb.open import open_graph  # noqa: E402
@@ -105,8 +105,8 @@ def test_a_question_gets_the_same_texts_alone_and_in_a_batch(
 
 def test_writing_goes_on_after_a_deadline(ours: OpenVinoGenerator, requests: list[Request]) -> None:
     before = ours.generate(requests[:1], 2)
-    with pytest.raises(DeadlineExceeded):
-        ours.generate(requests * 8, 5, ends_at=time.monotonic() + 0.2)
+    with pytest.raises(DeadlineExceeded), keep_to(Deadline.after(0.2)):
+        ours.generate(requests * 8, 5)
     assert ours.generate(requests[:1], 2) == before
 
 

@@ -24,6 +24,7 @@ from kbqa.engine.writing.ebnf import (
 from kbqa.engine.writing.generate import CHATML, Request
 from kbqa.engine.writing.server import Search, ServerGenerator
 from kbqa.engine.writing.steering import Decoding
+from kbqa.kb.deadline import Deadline, keep_to
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError
@@ -376,8 +377,8 @@ def test_paths_that_come_too_late_end_at_the_deadline(server: Server) -> None:
     server.queue = [Answer({}, after_s=1.0)]
     generator = ServerGenerator(server.url, CHATML)
     started = time.monotonic()
-    with pytest.raises(DeadlineExceeded):
-        generator.generate([Request("who?"), Request("where?")], 5, ends_at=started + 0.2)
+    with pytest.raises(DeadlineExceeded), keep_to(Deadline.after(0.2)):
+        generator.generate([Request("who?"), Request("where?")], 5)
     assert time.monotonic() - started < 0.9
 
 

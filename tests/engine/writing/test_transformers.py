@@ -19,6 +19,7 @@ from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, Progress, Request, SavedBeams
 from kbqa.engine.writing.steering import Decoding
 from kbqa.engine.writing.transformers import TransformersGenerator
+from kbqa.kb.deadline import Deadline, keep_to
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
@@ -135,8 +136,8 @@ def test_writing_ends_at_the_deadline(generator: TransformersGenerator) -> None:
     question = Request("which countries border Germany?")
     generator.generate([question], 1)
     started = time.monotonic()
-    with pytest.raises(DeadlineExceeded):
-        generator.generate([question] * 16, 5, ends_at=started + 0.2)
+    with pytest.raises(DeadlineExceeded), keep_to(Deadline.after(0.2)):
+        generator.generate([question] * 16, 5)
     assert time.monotonic() - started < 5
 
 

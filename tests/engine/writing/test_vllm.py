@@ -7,7 +7,6 @@ vLLM.
 """
 
 import importlib.util
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib.machinery import ModuleSpec
@@ -45,6 +44,7 @@ from kbqa.engine.writing.vllm import (
     VllmGenerator,
     dead_end_token,
 )
+from kbqa.kb.deadline import Deadline, keep_to
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.store import OxigraphStore
@@ -164,8 +164,8 @@ def test_a_graph_that_fails_ends_its_own_text_alone() -> None:
 
 def test_after_the_deadline_no_text_goes_on() -> None:
     rows = rows_of(Tree({4: LEADS_ON}))
-    rows.ends_at = time.monotonic() - 1
-    assert list(kept(rows, [1.0] * 8)[0]) == [_DEAD_END]
+    with keep_to(Deadline.after(0.0)):
+        assert list(kept(rows, [1.0] * 8)[0]) == [_DEAD_END]
     assert isinstance(rows.failure, DeadlineExceeded)
 
 
@@ -387,8 +387,8 @@ class TestWithVllm:
             for texts, best in zip(found, _texts(greedy), strict=True):
                 assert set(best) <= set(texts)
                 assert [parse_routerkgqa(text).problems for text in texts] == [()] * len(texts)
-            with pytest.raises(DeadlineExceeded):
-                steered.generate(requests, 1, ends_at=time.monotonic() + 0.2)
+            with pytest.raises(DeadlineExceeded), keep_to(Deadline.after(0.2)):
+                steered.generate(requests, 1)
             assert _texts(steered.generate(requests, 1)) == _texts(greedy)
 
     def test_the_logits_processor_of_a_server_follows_its_own_graph(

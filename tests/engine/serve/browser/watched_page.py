@@ -71,7 +71,6 @@ class Writer:
         requests: Sequence[Request],
         n: int = 5,
         *,
-        ends_at: float | None = None,
         progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         self.questions += [request.question for request in requests]
