@@ -5,6 +5,7 @@ Every front end (the terminal, evaluation, Python, a server) makes an `Asked` fo
 them.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from kbqa.engine.chat.cache import CountedChat
     from kbqa.engine.linking.linker import LinkedEntity
     from kbqa.engine.writing.generate import Candidate, Progress
+
+logger = logging.getLogger(__name__)
 
 Watcher = Callable[[str], object]
 """Called with the name of each stage as it begins, such as ``link``, ``write`` or ``execute``."""
@@ -146,6 +149,16 @@ class Asked:
     budget: Budget = field(default_factory=Budget)
     calls_left: Callable[[], int] | None = None
     typed: str = ""
+
+    def written_by(self, method: "Method") -> "Sequence[Candidate]":
+        """Return the paths that were written before, or have a method write them now."""
+        if self.candidates is not None:
+            return self.candidates
+        with self.clock.stage("write"):
+            [candidates] = method.write([self])
+        for each in candidates:
+            logger.info("wrote %r (%.2f)", each.text, each.logprob)
+        return candidates
 
     @property
     def usage(self) -> Usage:

@@ -18,8 +18,7 @@ from kbqa.engine.asked import ChooserName
 from kbqa.engine.chat.model import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, Price, parse_price
 from kbqa.engine.cli import check_key
 from kbqa.engine.commands.screen import waiting
-from kbqa.engine.methods import DEFAULT_METHOD, METHODS
-from kbqa.engine.methods.options import describe_settings, split_settings
+from kbqa.engine.methods import DEFAULT_METHOD, METHODS, describe_settings, split_settings
 from kbqa.engine.writing.model_choice import ModelChoice, WeightsChoice
 from kbqa.kb.commands.options import (
     SECONDS,
@@ -97,8 +96,7 @@ def open_engine(
     """
     with waiting("Opening the graph"):
         from kbqa.engine.engine import Engine
-        from kbqa.engine.methods.options import make_method
-        from kbqa.engine.resources import Resources
+        from kbqa.engine.methods import Resources, make_method
 
         chat.check()
         opened = graph.open(workers)
@@ -489,7 +487,7 @@ method_options = options_of(MethodChoice, "method")
 @json_option
 def methods(name: str | None, as_json: bool) -> None:
     """List the methods, or the settings of the method NAME, for --set."""
-    from kbqa.engine.methods.options import find_method
+    from kbqa.engine.methods import find_method
 
     if name is None:
         rows = [{"name": each, "summary": method.summary} for each, method in METHODS.items()]

@@ -13,7 +13,7 @@ from kbqa.engine.commands.options import (
     run_options,
     watched,
 )
-from kbqa.engine.methods.options import read_settings, split_settings
+from kbqa.engine.methods import read_settings, split_settings
 from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, Shown
 from kbqa.engine.retrieval.retriever import ScorerName
 from kbqa.engine.writing.checkpoint import require_embedding_packages

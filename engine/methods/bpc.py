@@ -25,8 +25,8 @@ from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
+from kbqa.engine.methods import check_counts, walking_method
 from kbqa.engine.methods.direct import answer_directly
-from kbqa.engine.methods.options import check_counts, walking_method
 from kbqa.engine.methods.walking import Followed, choose_relations
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words

@@ -14,8 +14,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
 from kbqa.engine.deciding.reading import clip_unread, plain_lines, read_names
 from kbqa.engine.deciding.session import Session
-from kbqa.engine.methods.options import check_counts, walking_method
-from kbqa.engine.resources import MethodMaker
+from kbqa.engine.methods import MethodMaker, check_counts, walking_method
 
 _AT_ONCE = """\
 Answer the question from what you know. Reply with the answers only: their names, one a line, \

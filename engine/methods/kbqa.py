@@ -28,20 +28,19 @@ from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods.routerkgqa import (
-    PathSettings,
-    check_unused,
-    make_repairer,
-    repaired_by,
-    run_repair,
-    unreachable,
-    written_paths,
-)
-from kbqa.engine.resources import MethodMaker, Resources
+from kbqa.engine.methods import MethodMaker, Resources
 from kbqa.engine.running.evidence import Stage, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool
-from kbqa.engine.running.repair import Repair, Repairer
+from kbqa.engine.running.repair import (
+    PathSettings,
+    Repair,
+    Repairer,
+    check_unused,
+    make_repairer,
+    run_repair,
+    unreachable,
+)
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel, Execution, Tried
 from kbqa.engine.writing.checkpoint import require_embedding_packages
@@ -202,7 +201,7 @@ class Kbqa:
         if not isinstance(self._generator, NoPaths):
             asked.budget.take_last()  # The writing is one call: the only one, if there is but one.
 
-        tried = run(written_paths(self, asked))  # 1 and 2, the paper's
+        tried = run(asked.written_by(self))  # 1 and 2, the paper's
         if self._pool is not None:  # 3, ours
             tried += runner.check(run_searched(asked, tried, self._pool, runner))
         if self._judge.reads:
@@ -276,12 +275,12 @@ def _narrows_nothing(tried: Tried) -> bool:
 
 def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
     """Make the method ready to answer: first what is quick to check, the small model last."""
-    by = repaired_by(settings, resources)
-    if by == "off":  # The search of a judge uses the embedder, too.
+    graph, chat, asking = resources.graph, resources.chat, LinkingModel.load()
+    repairer = make_repairer(settings, graph, chat, resources.chosen_chooser, asking=asking)
+    if repairer is None:  # The search of a judge uses the embedder, too.
         unused = ("route", "general_calls", "stop", "width")
         check_unused(settings, unused if settings.judge_folder else (*unused, "embedder"))
     judge, missing = load_judge(settings, resources)
-    repairer = make_repairer(settings, resources, asking=LinkingModel.load())
     pool = make_pool(settings, resources) if judge.reads else None
     generator: Generator = resources.generator if settings.write else NoPaths()
     if missing is not None:  # Without a model there is nothing to judge, and that is said instead.

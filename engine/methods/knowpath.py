@@ -40,8 +40,8 @@ from kbqa.engine.deciding.reading import (
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Walk, drawn_hop
+from kbqa.engine.methods import check_counts, check_temperature, walking_method
 from kbqa.engine.methods.direct import answer_directly
-from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term

@@ -48,7 +48,7 @@ from kbqa.engine.deciding.reading import (
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.embedding.bert import MINILM
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
-from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
+from kbqa.engine.methods import check_counts, check_temperature, walking_method
 from kbqa.engine.methods.walking import Followed, answer_from, walk_on
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words

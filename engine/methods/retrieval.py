@@ -32,6 +32,7 @@ from kbqa.engine.deciding.session import (
     Walkers,
     WalkingMethod,
 )
+from kbqa.engine.methods import MethodMaker, Resources
 from kbqa.engine.methods.retrieval_prompts import (
     PathPoolingSettings,
     ReadAnswers,
@@ -39,7 +40,6 @@ from kbqa.engine.methods.retrieval_prompts import (
     SubgraphSettings,
     read_triples,
 )
-from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.retrieval.pooling import PoolingSettings, ScoredTriples, find_kernels
 from kbqa.engine.retrieval.retrieval import (
     Retrieved,

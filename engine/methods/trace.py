@@ -35,6 +35,7 @@ from kbqa.engine.deciding.session import (
     WalkTrace,
 )
 from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath, drawn_hop
+from kbqa.engine.methods import MethodMaker, Resources
 from kbqa.engine.methods.trace_prompts import answer_prompt
 from kbqa.engine.methods.trace_search import (
     LAST_SUMMARIES,
@@ -43,7 +44,6 @@ from kbqa.engine.methods.trace_search import (
     TraceSettings,
     drawn_path,
 )
-from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Execution, Tried, path_record, with_names

@@ -30,7 +30,7 @@ from kbqa.engine.deciding.reading import (
 )
 from kbqa.engine.deciding.session import Session, Stop
 from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, drawn_hop
-from kbqa.engine.methods.options import check_counts
+from kbqa.engine.methods import check_counts
 from kbqa.engine.methods.trace_prompts import (
     START,
     generalise_prompt,

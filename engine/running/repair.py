@@ -13,9 +13,9 @@ Source: RouterKGQA §3.3 and appendix A.2; the words of the prompts are ours.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from kbqa.engine.asked import Asked, ChooserName
 from kbqa.engine.chat.model import ChatModel, Message
@@ -35,12 +35,15 @@ from kbqa.engine.running.search import (
     search_topics,
     without_mentions,
 )
-from kbqa.engine.running.tried import Execution
+from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import prompt_line
-from kbqa.sparql.crp import Crp
+from kbqa.sparql.crp import Crp, Kind
 from kbqa.sparql.english import describe_dropped
+from kbqa.sparql.errors import InputError
+from kbqa.sparql.forms import render_crp
 
 Stop = Literal["model", "blueprint", "judge"]
 RepairedBy = Literal["off", "embedder", "llm"]
@@ -51,6 +54,36 @@ MAX_DEPTH = 4
 Only a handful of the benchmarks' gold paths have more."""
 
 _UNKNOWN_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """What `routerkgqa` and `kbqa` let a user set alike."""
+
+    write: Annotated[
+        bool, "Whether the small model writes paths. If not, all are searched for in the graph."
+    ] = True
+    repair: Annotated[
+        RepairedBy | None,
+        "What chooses among the graph's paths in a repair: the embedder alone, free and offline, "
+        "or the general model. By default what --chooser says, else llm with --llm or --llm-model, "
+        "else off.",
+    ] = None
+    stop: Annotated[
+        Stop,
+        "How deep a repair searches: as deep as the small model's path, as the blueprint has "
+        "steps, or until the general model judges that it is enough.",
+    ] = "model"
+    width: Annotated[int, "Paths that each step of a repair starts from."] = 3
+    embedder: Annotated[str | None, "Embedder instead of the packaged all-MiniLM-L6-v2."] = None
+    seed: Annotated[int, "Seed of --chooser random."] = 42
+    without: Annotated[
+        tuple[Kind, ...], "Classes of constraints that are left out, to see what they are worth."
+    ] = ()
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"width is {self.width}: use 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +265,98 @@ class Repairer:
             is_known=chosen is not None and paths[chosen] in known,
             is_cut_short=asked.budget.is_exhausted,
         )
+
+
+def make_repairer(
+    settings: PathSettings,
+    graph: Graph,
+    chat: ChatModel | None,
+    chooser: ChooserName | None,
+    *,
+    asking: LinkingModel | None = None,
+) -> Repairer | None:
+    """Return what repairs by these settings; None if nothing does.
+
+    Args:
+        settings: Of the method.
+        graph: The graph.
+        chat: The general model, if there is one.
+        chooser: What `--chooser` says, if it is given.
+        asking: Knows which relations words ask for; None to use the embedder alone.
+
+    Raises:
+        InputError: Settings contradict each other, or would do nothing.
+        ModelError: The embedder is missing or broken.
+        StoreError: The store's schema is missing or broken.
+    """
+    by = _repaired_by(settings, chat, chooser)
+    if by == "off":
+        return None
+    return Repairer(
+        graph,
+        Embedder.load(settings.embedder),
+        by,
+        model=chat if by == "llm" else None,
+        stop=settings.stop,
+        widths=SearchWidths(beam=settings.width),
+        asking=asking,
+        seed=settings.seed,
+    )
+
+
+def _repaired_by(
+    settings: PathSettings, chat: ChatModel | None, chooser: ChooserName | None
+) -> RepairedBy | ChooserName:
+    """Return who repairs: as the setting says, or else `--chooser`, or else what there is."""
+    repair = settings.repair
+    if repair is not None and chooser not in (None, repair):
+        raise InputError(
+            f"repair={repair} and --chooser {chooser} contradict each other: give one of them"
+        )
+    by: RepairedBy | ChooserName = chooser or repair or ("off" if chat is None else "llm")
+    if by == "off" and chooser is None and not settings.write:
+        by = "embedder"
+    if by == "llm" and chat is None:
+        raise InputError("repair=llm needs a general model: add --llm URL or --llm-model NAME")
+    if settings.stop == "judge" and by != "llm":
+        raise InputError("stop=judge needs a general model: add --llm URL or --llm-model NAME")
+    if settings.seed != PathSettings().seed and by != "random":
+        raise InputError("seed is about chance, and nothing is left to it: add --chooser random")
+    return by
+
+
+def check_unused(settings: PathSettings, names: Iterable[str]) -> None:
+    """Refuse settings of repair that were changed although nothing is repaired."""
+    defaults = type(settings)()
+    for name in names:
+        if getattr(settings, name) != getattr(defaults, name):
+            raise InputError(
+                f"{name} is about repair, and nothing is repaired: "
+                "add --set repair=embedder or --llm URL"
+            )
+
+
+def unreachable(tried: Sequence[Tried]) -> str | None:
+    """Return why written paths need repair; None if one of them exists."""
+    written = [each for each in tried if not each.candidate.is_searched]
+    if not written:
+        return "no path was written"
+    if any(e.fate == "reachable" or e.readings or e.table is not None for e in written):
+        return None
+    if any(each.fate == "failed" for each in written):
+        return "no path that was written could be followed"
+    return "no path that was written exists"
+
+
+def run_repair(repair: Repair, run: Callable[[Sequence[Candidate]], list[Tried]]) -> Tried | None:
+    """Run the path that a repair found; None if it is no new one, or does not answer.
+
+    It was not written for the question, so no or 0 would only say that it does not fit.
+    """
+    if repair.crp is None or repair.is_known:
+        return None
+    [tried] = run([Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)])
+    return tried if tried.terms and tried.boolean is not False else None
 
 
 def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kbqa.engine.asked import Budget
 from kbqa.engine.engine import Engine
-from kbqa.engine.resources import Resources
+from kbqa.engine.methods import Resources
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError
 

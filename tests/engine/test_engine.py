@@ -9,7 +9,7 @@ import pytest
 from kbqa.engine.answer import Answer
 from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.engine import Engine
-from kbqa.engine.resources import Resources
+from kbqa.engine.methods import Resources
 from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import DeadlineExceeded, InputError

@@ -30,9 +30,8 @@ import click
 
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.methods.options import make_method
+from kbqa.engine.methods import Resources, make_method
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.resources import Resources
 from kbqa.engine.retrieval.retriever import RelationSuggester
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from kbqa.engine.evaluation.scores import candidate_f1
-from kbqa.engine.resources import Resources
+from kbqa.engine.methods import Resources
 from kbqa.engine.running.tried import describe_tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph

@@ -33,7 +33,7 @@ from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.engine.evaluation.statistics import paired_bootstrap
 from kbqa.engine.files import read_rows
 from kbqa.engine.linking.linker import Linker, starting_topics
-from kbqa.engine.methods.options import read_settings
+from kbqa.engine.methods import read_settings
 from kbqa.engine.questions.official import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
 from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, ScoredTriples, select_triples

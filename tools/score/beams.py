@@ -32,8 +32,8 @@ import click
 
 from kbqa.engine.evaluation.scores import bootstrap_mean, candidate_f1
 from kbqa.engine.files import read_rows
+from kbqa.engine.methods import Resources
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.resources import Resources
 from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.kb.open import open_graph

@@ -26,8 +26,8 @@ import click
 from tqdm import tqdm
 
 from kbqa.engine.evaluation.scores import candidate_f1
+from kbqa.engine.methods import Resources
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.resources import Resources
 from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph

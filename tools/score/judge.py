@@ -44,8 +44,8 @@ from kbqa.engine.evaluation.statistics import (
     calibration_error,
     separate_right,
 )
+from kbqa.engine.methods import Resources
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.resources import Resources
 from kbqa.engine.running.judge import SHIPPED_JUDGE
 from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel, Tried, answer_confidences
 from kbqa.engine.writing.generate import read_beams

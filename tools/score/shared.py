@@ -20,6 +20,7 @@ from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.engine.evaluation.statistics import count_signs, paired_bootstrap, sign_test
 from kbqa.engine.evaluation.tables import Cell, MarkdownTable, markdown_table
 from kbqa.engine.linking.ground import name_topics
+from kbqa.engine.methods import Resources
 from kbqa.engine.methods.kbqa import (
     KbqaSettings,
     load_judge,
@@ -27,7 +28,6 @@ from kbqa.engine.methods.kbqa import (
     run_searched,
 )
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.resources import Resources
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import ConfidenceModel, Tried, rank_tried
 from kbqa.engine.writing.generate import Candidate

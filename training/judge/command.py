@@ -177,7 +177,7 @@ def train_judge(
     from tqdm import tqdm
 
     from kbqa.engine.embedding.embedder import Embedder
-    from kbqa.engine.resources import Resources
+    from kbqa.engine.methods import Resources
     from kbqa.engine.running.judge import Precedents
     from kbqa.kb.open import open_graph
 

@@ -32,9 +32,9 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.files import drop_unfinished_line, read_rows
 from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods import Resources
 from kbqa.engine.methods.kbqa import run_searched
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.resources import Resources
 from kbqa.engine.running.judge import (
     ASKER_FILES,
     ASKER_FOLDER,

@@ -19,9 +19,8 @@ from kbqa.engine.commands.options import (
     methods,
 )
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods import METHODS
+from kbqa.engine.methods import METHODS, describe_settings, read_settings
 from kbqa.engine.methods.kbqa import KbqaSettings
-from kbqa.engine.methods.options import describe_settings, read_settings
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, SpendingLimitReached
 

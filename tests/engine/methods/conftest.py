@@ -15,8 +15,7 @@ from kbqa.engine.asked import ChooserName
 from kbqa.engine.chat.model import Message
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods.options import make_method
-from kbqa.engine.resources import Resources
+from kbqa.engine.methods import Resources, make_method
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity

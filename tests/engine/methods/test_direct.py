@@ -11,9 +11,8 @@ from kbqa.engine.asked import Asked, Budget, ChooserName
 from kbqa.engine.deciding.session import Session, Walkers
 from kbqa.engine.engine import Engine
 from kbqa.engine.graph_walk import Walk
+from kbqa.engine.methods import Resources, make_method
 from kbqa.engine.methods.direct import answer_directly
-from kbqa.engine.methods.options import make_method
-from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity, Hop

@@ -13,8 +13,8 @@ from kbqa.engine.commands.screen import render_answer
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods import Resources
 from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, Route
-from kbqa.engine.resources import Resources
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge
 from kbqa.engine.running.repair import Repair, Repairer

@@ -13,9 +13,8 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
+from kbqa.engine.methods import Resources, make_method
 from kbqa.engine.methods import knowpath as knowpath_module
-from kbqa.engine.methods.options import make_method
-from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity

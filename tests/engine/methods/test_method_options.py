@@ -1,5 +1,5 @@
+from kbqa.engine.methods import describe_settings, read_settings, split_settings
 from kbqa.engine.methods.kbqa import KbqaSettings
-from kbqa.engine.methods.options import describe_settings, read_settings, split_settings
 
 
 def test_each_default_that_is_listed_can_be_set() -> None:

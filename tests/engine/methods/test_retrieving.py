@@ -8,8 +8,7 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods.options import make_method
-from kbqa.engine.resources import Resources
+from kbqa.engine.methods import Resources, make_method
 from kbqa.engine.retrieval.retriever import SHIPPED_SCORER
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError

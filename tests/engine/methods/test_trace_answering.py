@@ -5,8 +5,8 @@ from trace_script import AskTrace, Guide, Outcome, Prompt
 
 from kbqa.engine.asked import ChooserName
 from kbqa.engine.engine import Engine
+from kbqa.engine.methods import Resources
 from kbqa.engine.methods.trace import TRACE
-from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError

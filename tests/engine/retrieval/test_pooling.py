@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.methods.options import describe_settings, read_settings
+from kbqa.engine.methods import describe_settings, read_settings
 from kbqa.engine.retrieval.pooling import (
     LONGEST,
     WALKS,

@@ -18,9 +18,9 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods import Resources
 from kbqa.engine.methods import kbqa as method
 from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, run_searched
-from kbqa.engine.resources import Resources
 from kbqa.engine.running import pool as pools
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge

@@ -3,7 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-from kbqa.engine.resources import Resources
+from kbqa.engine.methods import Resources
 from kbqa.kb.open import open_graph
 from kbqa.training.data.training_set import COMPOSED_SOURCE, Example, ExampleSet
 from kbqa.training.judge.pools import gather_parts
