@@ -39,7 +39,6 @@ from kbqa.engine.running.repair import (
     check_unused,
     make_repairer,
     run_repair,
-    unreachable,
 )
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel, Execution, Tried
@@ -235,7 +234,7 @@ class Kbqa:
 
     def _repair(self, asked: Asked, execution: Execution) -> Repair | None:
         """Look for another path if none that was written exists, or the judge is not sure."""
-        reason = unreachable(execution.tried)
+        reason = execution.unreachable
         if reason is None:
             best = execution.answering
             confidence = 0.0 if best is None else best.confidence or 0.0

@@ -12,7 +12,6 @@ graph, and a judge that chooses among all that is found.
 Source: RouterKGQA §3, Figure 2.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -28,12 +27,9 @@ from kbqa.engine.running.repair import (
     check_unused,
     make_repairer,
     run_repair,
-    unreachable,
 )
 from kbqa.engine.running.run import Runner, TrustOrder
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class RouterKgqa:
 
         # Stage 2: if none of them exists, a general model looks for another in the graph.
         repair = None
-        if self._repairer is not None and (reason := unreachable(execution.tried)) is not None:
+        if self._repairer is not None and (reason := execution.unreachable):
             with asked.clock.stage("repair"):
                 repair = self._repairer.repair(asked, reason, execution)
 

@@ -336,18 +336,6 @@ def check_unused(settings: PathSettings, names: Iterable[str]) -> None:
             )
 
 
-def unreachable(tried: Sequence[Tried]) -> str | None:
-    """Return why written paths need repair; None if one of them exists."""
-    written = [each for each in tried if not each.candidate.is_searched]
-    if not written:
-        return "no path was written"
-    if any(e.fate == "reachable" or e.readings or e.table is not None for e in written):
-        return None
-    if any(each.fate == "failed" for each in written):
-        return "no path that was written could be followed"
-    return "no path that was written exists"
-
-
 def run_repair(repair: Repair, run: Callable[[Sequence[Candidate]], list[Tried]]) -> Tried | None:
     """Run the path that a repair found; None if it is no new one, or does not answer.
 

@@ -167,6 +167,18 @@ class Execution:
         """The candidate that answers."""
         return None if self.best is None else self.tried[self.best]
 
+    @property
+    def unreachable(self) -> str | None:
+        """Why the written paths need repair; None if one of them exists."""
+        written = [each for each in self.tried if not each.candidate.is_searched]
+        if not written:
+            return "no path was written"
+        if any(e.fate == "reachable" or e.readings or e.table is not None for e in written):
+            return None
+        if any(each.fate == "failed" for each in written):
+            return "no path that was written could be followed"
+        return "no path that was written exists"
+
     def with_answer(self, tried: Tried) -> "Execution":
         """Add a candidate, which answers instead."""
         return Execution((*self.tried, tried), len(self.tried))
