@@ -1,19 +1,21 @@
 """kbqa's own method: what RouterKGQA writes and repairs, a search of the graph, and a judge.
 
-1. A small language model writes paths, as in the paper. It is shown relations that a retriever
-   finds around the topics, if it was trained with them.
-2. All of them are run, and relaxed if need be. The paper takes the first that answers.
-3. A search of the graph adds paths that were not written (`kbqa.engine.running.pool`).
-4. A judge reads the candidates with their answers, chooses among them, and says how sure it is
-   (`kbqa.engine.running.judge`).
-5. Where no written path exists, a general model repairs, as in the paper. With
-   ``route=confidence`` it also repairs what the judge is not sure of.
+1. A small language model writes paths, as in the paper. If it was trained so, it is shown relations
+   that a retriever finds around the topics: that is ours (`kbqa.engine.retrieval.retriever`).
+2. All of them are run, and relaxed if need be (`kbqa.engine.running.run`). The paper takes the
+   first that answers. What cannot answer the question by its words or by the graph's schema is left
+   out: that is ours.
+3. A search of the graph adds paths that were not written: ours (`kbqa.engine.running.pool`).
+4. A judge reads the candidates with their answers, chooses among them, and says how sure it is:
+   ours (`kbqa.engine.running.judge`). A path that exists may still be the wrong one, which the
+   paper names as its limitation.
+5. Where no written path exists, a general model repairs, as in the paper
+   (`kbqa.engine.running.repair`). With ``route=confidence`` it also repairs what the judge is not
+   sure of, which is ours. A repair that answers takes the place of the judge's choice.
 
-1, 2 and 5 are the paper's (`kbqa.engine.methods.routerkgqa`), 3 and 4 are ours: a graph holds paths
-that the model does not know, and a path that exists may still be the wrong one, which the paper
-names as its limitation.
+`kbqa.engine.methods.routerkgqa` is the paper alone.
 
-Source: RouterKGQA §3 and §6.
+Source: RouterKGQA §3 and "Limitations".
 """
 
 import logging
@@ -59,8 +61,9 @@ Route = Literal["reachability", "confidence"]
 CALLS_A_REPAIR = 2.5
 """On average: a blueprint, and a choice for each of one or two steps."""
 
+
 SEARCHED_LIMIT_S = 5.0
-"""Seconds for a query of what a search adds: what was written must not wait long for it."""
+"""Seconds for a query of what a search adds: the answer must not wait long for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +150,8 @@ class Kbqa:
         self.general_calls, self._repair_below = None, 0.0
         if repairer is not None and settings.route == "confidence":
             self._repair_below = resources.unsure_below
-            if (
-                repairer.by == "llm"
-            ):  # The least sure are repaired, as many as the calls will do for.
+            # The least sure are repaired, as many as the calls will do for.
+            if repairer.by == "llm":
                 self.general_calls = settings.general_calls
                 least = judge.model.threshold(self.general_calls / CALLS_A_REPAIR)
                 self._repair_below = min(self._repair_below, least)
@@ -157,7 +159,7 @@ class Kbqa:
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
         judge, repair = {}, None
-        if self._judge.reads:  # Older runs do not have it, and stay comparable without it.
+        if self._judge.reads:  # Runs without a judge do not name one, now as in older versions.
             searched = None if self._pool is None else self._pool.settings()
             judge = {"judge": {"reader": self._judge.revision, "search": searched}}
         if self._repairer is not None:
@@ -188,26 +190,24 @@ class Kbqa:
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
-        resources = self._resources
-        stage: Stage = "specialised"
+        resources, without = self._resources, self._settings.without
         graph, names, timeout_s = resources.graph, resources.names, resources.timeout_s
-        without, schema = self._settings.without, self._schema
-        runner = Runner(asked, graph, names, timeout_s, schema=schema, without=without)
+        runner = Runner(asked, graph, names, timeout_s, schema=self._schema, without=without)
 
         def run(candidates: Sequence[Candidate]) -> list[Tried]:
             return runner.check(runner.run(candidates))
 
         if not isinstance(self._generator, NoPaths):
-            asked.budget.take_last()  # The writing is one call: the only one, if there is but one.
-
-        tried = run(asked.written_by(self))  # 1 and 2, the paper's
-        if self._pool is not None:  # 3, ours
-            tried += runner.check(run_searched(asked, tried, self._pool, runner))
+            asked.budget.take_last()  # Writing is a decision, too, even under a budget of one.
+        tried = run(asked.written_by(self))  # 1 and 2
+        if self._pool is not None:
+            tried += runner.check(run_searched(asked, tried, self._pool, runner))  # 3
         if self._judge.reads:
             with asked.clock.stage("read"):
                 tried = self._judge.read(asked.question, tried, graph)
-        execution = runner.explain(self._judge.choose(tried))  # 4, ours
-        repair = self._repair(asked, execution)  # 5, the paper's
+        execution = runner.explain(self._judge.choose(tried))  # 4
+        stage: Stage = "specialised"
+        repair = self._repair(asked, execution)  # 5
         if repair is not None and (repaired := run_repair(repair, run)) is not None:
             execution, stage = execution.with_answer(repaired), "general"
         return path_answer(
@@ -226,7 +226,7 @@ class Kbqa:
         except EndpointDown:
             raise
         except DeadlineExceeded:
-            return request  # What writes drops it. The other questions of the batch go on.
+            return request  # The writer drops questions out of time; the others of the batch go on.
         except GraphError as error:
             logger.warning("no relations are suggested: %s", error)
             return request
@@ -234,7 +234,7 @@ class Kbqa:
 
     def _repair(self, asked: Asked, execution: Execution) -> Repair | None:
         """Look for another path if none that was written exists, or the judge is not sure."""
-        reason = execution.unreachable
+        reason = execution.why_unreachable
         if reason is None:
             best = execution.answering
             confidence = 0.0 if best is None else best.confidence or 0.0
@@ -253,7 +253,7 @@ def run_searched(
 ) -> list[Tried]:
     """Run what a search finds beside the candidates; a graph that fails at it does no harm.
 
-    A condition that a search added to a path is left out if nothing satisfies it.
+    A path that was narrowed by a condition is left out unless all of it can be satisfied.
     """
     with asked.clock.stage("search"):
         try:
@@ -264,12 +264,11 @@ def run_searched(
             logger.warning("only written paths are candidates: %s", error)
             return []
     ran = runner.within(SEARCHED_LIMIT_S).run(found)
-    return [each for each in ran if not _narrows_nothing(each)]
+    return [each for each in ran if _is_whole(each) or not each.candidate.narrows]
 
 
-def _narrows_nothing(tried: Tried) -> bool:
-    relaxed = tried.relaxation is None or bool(tried.relaxation.dropped)
-    return tried.candidate.narrows and relaxed
+def _is_whole(tried: Tried) -> bool:
+    return tried.relaxation is not None and not tried.relaxation.dropped
 
 
 def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
@@ -282,7 +281,7 @@ def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
     judge, missing = load_judge(settings, resources)
     pool = make_pool(settings, resources) if judge.reads else None
     generator: Generator = resources.generator if settings.write else NoPaths()
-    if missing is not None:  # Without a model there is nothing to judge, and that is said instead.
+    if missing is not None:  # Said last: without a model that writes, there is nothing to judge.
         logger.warning("candidates are not read, and chosen by the confidence model: %s", missing)
     suggester = make_suggester(generator, resources.graph)
     return Kbqa(resources, settings, generator, judge, pool, repairer, suggester)

@@ -1,15 +1,22 @@
 """RouterKGQA: a small model writes paths, the graph runs them, a general model repairs.
 
-1. A small language model, tuned on the training questions, writes constraint-aware reasoning paths.
-2. Where none of them exists in the graph, a general model finds another: it breaks the question
-   into steps, and chooses among paths that the graph has (`kbqa.engine.running.repair`).
-3. The path is run with all of its constraints. If nothing satisfies them, it is relaxed step by
-   step (`kbqa.sparql.relax`).
+1. A small language model, tuned on the training questions, writes constraint-aware reasoning paths
+   (§3.2; `kbqa.engine.writing`).
+2. Their names are grounded, and the graph is asked whether their main paths exist. If none does, a
+   general model finds another: it breaks the question into steps, and chooses among paths that the
+   graph has (§3.3, equations 4 to 11; `kbqa.engine.running.repair`, `search` and `graph_walk`). It
+   gets the constraints of the written path (`carry_constraints` in `kbqa.engine.running.pool`).
+3. The path is run with all of its constraints, as SPARQL (equations 1 to 3; `kbqa.sparql.compile`).
+   If nothing satisfies them, it is relaxed step by step (§3.4; `kbqa.sparql.relax`).
 
-There is nothing else here: `kbqa.engine.methods.kbqa`, the default method, adds a search of the
-graph, and a judge that chooses among all that is found.
+The `Runner` does the second half of 3 for written paths together with the first half of 2, because
+it stops at the first path that answers. The paper writes one path; here several may be written, and
+repair is for questions of which none exists. Without a general model nothing is repaired, unless
+``repair=embedder`` says so. docs/methods.md lists what else differs from the paper.
 
-Source: RouterKGQA §3, Figure 2.
+`kbqa.engine.methods.kbqa`, the default method, adds a search of the graph and a judge.
+
+Source: RouterKGQA §3, Figure 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,6 +87,7 @@ class RouterKgqa:
         self, asked: Sequence[Asked], progress: Progress | None = None
     ) -> list[list[Candidate]]:
         """Write the candidates of many questions at once; see `Method.write`."""
+        # The model names the topic itself. If it must follow the graph, it begins at one of these.
         topics = [each.given or likely_topics(each.linked) for each in asked]
         requests = [Request(each.question, of) for each, of in zip(asked, topics, strict=True)]
         return self._generator.generate(requests, self._resources.n, progress=progress)
@@ -90,19 +98,20 @@ class RouterKgqa:
         graph, names, timeout_s = resources.graph, resources.names, resources.timeout_s
         runner = Runner(asked, graph, names, timeout_s, without=settings.without)
 
-        # Stage 1: the small model writes paths, and the first that answers is taken.
+        # The small model writes paths. Writing is a decision, too, even under a budget of one.
         if settings.write:
-            asked.budget.take_last()  # The writing is one call: the only one, if there is but one.
-        execution = runner.run_first(asked.written_by(self), settings.order)
+            asked.budget.take_last()
+        written = asked.written_by(self)
+
+        # Each that exists is run, relaxed if need be, until one answers.
+        execution = runner.run_first(written, settings.order)
         stage: Stage = "specialised"
 
-        # Stage 2: if none of them exists, a general model looks for another in the graph.
+        # If none exists, a general model looks for another in the graph, which is run in its place.
         repair = None
-        if self._repairer is not None and (reason := execution.unreachable):
+        if self._repairer is not None and (reason := execution.why_unreachable):
             with asked.clock.stage("repair"):
                 repair = self._repairer.repair(asked, reason, execution)
-
-        # Stage 3: the repaired path is run, and relaxed if nothing satisfies all of it.
         if repair is not None and (repaired := run_repair(repair, runner.run)) is not None:
             execution, stage = execution.with_answer(repaired), "general"
         return path_answer(

@@ -112,11 +112,6 @@ class Repair:
     is_cut_short: bool = False
     """The call budget was spent before the search was over."""
 
-    @property
-    def is_new(self) -> bool:
-        """Whether it found a path that did not answer before."""
-        return self.crp is not None and not self.is_known
-
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
         return {

@@ -7,7 +7,7 @@ wrong one, which the paper names as its limitation. A logistic model over a hand
 weighs all of these. `kbqa.training.judge.reading` fits it on questions that the language model was
 not trained on. Its confidence is the F1 to be expected of the candidate's answers.
 
-Source: RouterKGQA §6, "Limitations"; Platt 1999 for reading a score as a probability.
+Source: RouterKGQA, "Limitations"; Platt 1999 for reading a score as a probability.
 """
 
 import hashlib
@@ -168,8 +168,8 @@ class Execution:
         return None if self.best is None else self.tried[self.best]
 
     @property
-    def unreachable(self) -> str | None:
-        """Why the written paths need repair; None if one of them exists."""
+    def why_unreachable(self) -> str | None:
+        """Why no written path can be trusted, in a few words; None if one of them exists."""
         written = [each for each in self.tried if not each.candidate.is_searched]
         if not written:
             return "no path was written"
