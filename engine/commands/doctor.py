@@ -29,8 +29,7 @@ from kbqa.engine.writing.checkpoint import (
     tensor_shapes,
     why_peft,
 )
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER
-from kbqa.engine.writing.model_choice import WeightsChoice, default_backend
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, WeightsChoice, default_backend
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,

@@ -25,7 +25,7 @@ from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kbqa.engine.questions.measures import (
+from kbqa.engine.questions.words import (
     VALUE_KINDS,
     Bound,
     Kind,

@@ -11,9 +11,6 @@ multiplication by ones, are the form that it looks for. Attention built from sin
 Source: Touvron et al. 2023, LLaMA; Su et al. 2021, RoFormer, for rotary embeddings.
 """
 
-import importlib
-import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,33 +28,8 @@ if TYPE_CHECKING:
 # Added to the score of a masked token. With minus infinity, a row that is all masked gives NaN.
 _MASKED = -1e9
 
-_TELEMETRY, _IMPORTING = "openvino_telemetry", threading.Lock()
-
-_SWAPPED = (
-    0,
-    2,
-    1,
-    3,
-)  # from (texts, tokens, heads, width) to (texts, heads, tokens, width), or back
-
-
-def import_openvino() -> None:
-    """Import OpenVINO without telemetry; call this before any other import of it.
-
-    With the package openvino_telemetry, the import writes an identifier to the user's home folder,
-    and starts a process that sends it to google-analytics.com. So that package is hidden meanwhile.
-    """
-    with _IMPORTING:
-        missing = object()
-        found: Any = sys.modules.get(_TELEMETRY, missing)
-        sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
-        try:
-            importlib.import_module("openvino")
-        finally:
-            if found is missing:
-                del sys.modules[_TELEMETRY]
-            else:
-                sys.modules[_TELEMETRY] = found
+# From (texts, tokens, heads, width) to (texts, heads, tokens, width), or back.
+_SWAPPED = (0, 2, 1, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +74,7 @@ class LlamaShape:
 
 
 def llama_graph(shape: LlamaShape, weights: "Weights", *, in_int8: bool = False) -> "Model":
-    """Build the graph of a Llama model.
+    """Build the graph of a Llama model; `import_openvino` has been called.
 
     Its inputs:
 
@@ -128,7 +100,6 @@ class _Rows(NamedTuple):
 
 class _Graph:
     def __init__(self, shape: LlamaShape, weights: "Weights", in_int8: bool) -> None:
-        import_openvino()
         from openvino import PartialShape, Type, opset13
 
         self._op, self._shape, self._weights = opset13, shape, weights

@@ -4,12 +4,15 @@ It writes what `TransformersGenerator` writes in the same precision, up to round
 its weights, the tokenizer and OpenVINO's compiled form for this processor are cached.
 """
 
+import importlib
 import json
 import shutil
+import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, Likely, LoadedModel
 from kbqa.engine.writing.checkpoint import (
@@ -26,7 +29,7 @@ from kbqa.engine.writing.checkpoint import (
     require_cpu_extra,
     require_lm_extra,
 )
-from kbqa.engine.writing.llama_graph import LlamaShape, import_openvino, llama_graph
+from kbqa.engine.writing.llama_graph import LlamaShape, llama_graph
 from kbqa.engine.writing.steering import SavedTokenizer
 from kbqa.kb.open import cache_directory
 from kbqa.sparql.errors import ModelError
@@ -46,6 +49,8 @@ _GROUP = 64
 _GRAPH = "graph.xml"
 _COMPILED = "compiled"
 
+_TELEMETRY, _IMPORTING = "openvino_telemetry", threading.Lock()
+
 
 class OpenVinoGenerator(BeamSearchGenerator):
     """A causal language model with a LoRA adapter, merged, under OpenVINO on the CPU."""
@@ -64,6 +69,25 @@ class OpenVinoGenerator(BeamSearchGenerator):
         # The weights are prepared by the first reading: not while a question waits.
         BatchReader(model, [[tokenizer.eos_token_id]]).read_prompts()
         return LoadedModel(model, tokenizer)
+
+
+def import_openvino() -> None:
+    """Import OpenVINO without telemetry; call this before any other import of it.
+
+    With the package openvino_telemetry, the import writes an identifier to the user's home folder,
+    and starts a process that sends it to google-analytics.com. So that package is hidden meanwhile.
+    """
+    with _IMPORTING:
+        missing = object()
+        found: Any = sys.modules.get(_TELEMETRY, missing)
+        sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
+        try:
+            importlib.import_module("openvino")
+        finally:
+            if found is missing:
+                del sys.modules[_TELEMETRY]
+            else:
+                sys.modules[_TELEMETRY] = found
 
 
 class CompiledWriter(NamedTuple):

@@ -34,8 +34,13 @@ from kbqa.engine.evaluation.statistics import paired_bootstrap
 from kbqa.engine.files import read_rows
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.methods.options import read_settings
-from kbqa.engine.questions.official import Unconverted, convert_queries
-from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
+from kbqa.engine.questions.question_sets import (
+    Question,
+    Unconverted,
+    convert_queries,
+    read_questions,
+    sample_questions,
+)
 from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, ScoredTriples, select_triples
 from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
 from kbqa.engine.retrieval.subgraphs import Caps, Subgraph, extract

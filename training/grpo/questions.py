@@ -21,7 +21,8 @@ from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import LinkedEntity, Linker
-from kbqa.engine.questions.official import (
+from kbqa.engine.questions.question_sets import (
+    Question,
     Unconverted,
     convert_queries,
     gold_boolean,
@@ -29,7 +30,6 @@ from kbqa.engine.questions.official import (
     gold_sets,
     read_question_rows,
 )
-from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.running.run import PathRunner, Runner
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, Request

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbqa.engine.commands.options import check_output
-from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.embedding.embedder import MINILM
 from kbqa.engine.evaluation.statistics import (
     brier_score,
     calibrate,

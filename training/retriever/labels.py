@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.questions.official import Unconverted, convert_queries
+from kbqa.engine.questions.question_sets import Unconverted, convert_queries
 from kbqa.engine.retrieval.subgraphs import Subgraph
 from kbqa.engine.running.evidence import Triple, find_matches
 from kbqa.kb.graph import Graph

@@ -19,9 +19,8 @@ from kbqa.engine.writing.checkpoint import (  # noqa: E402
     load_merged,
     open_adapter,
 )
-from kbqa.engine.writing.generate import Request  # noqa: E402
-from kbqa.engine.writing.model_choice import ModelChoice  # noqa: E402
-from kbqa.engine.writing.openvino import (  # noqa: E402  # noqa: E402
+from kbqa.engine.writing.generate import ModelChoice, Request  # noqa: E402
+from kbqa.engine.writing.openvino import (  # noqa: E402
     OpenVinoGenerator,
     OpenVinoModel,
     compile_model,
