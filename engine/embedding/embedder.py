@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from kbqa.engine.files import TextCache
-from kbqa.engine.writing.checkpoint import check_hub_model, quiet_transformers
+from kbqa.engine.writing.checkpoint import check_hub_model, model_folder, quiet_transformers
 from kbqa.kb.open import cache_directory
 from kbqa.sparql.errors import ModelError
 
@@ -205,7 +205,7 @@ class _SentenceModel:
             self._model = SentenceTransformer(
                 source,
                 # A local model is loaded without the hub, which fails after a minute offline.
-                local_files_only=_local_folder(source) is not None,
+                local_files_only=model_folder(source) is not None,
                 # Whatever the type of the stored weights, so that all machines compute the same.
                 model_kwargs={"dtype": torch.float32},
             )
@@ -229,7 +229,7 @@ class _SentenceModel:
 def _load(source: str, state: _State, *, is_packaged: bool) -> tuple[_TextModel, str]:
     """Load a model with its revision, once for each state of its files."""
     model = _MiniLm() if is_packaged else _SentenceModel(source)
-    folder = _local_folder(source)
+    folder = model_folder(source)
     if folder is None:
         raise ModelError(f"the embedder {source} has no config.json in the cache of Hugging Face")
     digest = hashlib.sha256()
@@ -240,19 +240,9 @@ def _load(source: str, state: _State, *, is_packaged: bool) -> tuple[_TextModel,
 
 def _state(source: str) -> _State:
     """Return the sizes and times of a model's files, which show whether they have changed."""
-    folder = _local_folder(source)
+    folder = model_folder(source)
     files = [] if folder is None else [(str(f), f.stat()) for f in _deciding_files(folder)]
     return tuple((name, state.st_size, state.st_mtime_ns) for name, state in files)
-
-
-def _local_folder(source: str) -> Path | None:
-    """Return the folder of a model on this machine, if it is here."""
-    if Path(source).is_dir():
-        return Path(source)
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(source, "config.json")
-    return Path(config).parent if isinstance(config, str) else None
 
 
 def _deciding_files(folder: Path) -> list[Path]:

@@ -152,6 +152,8 @@ def find_kernels(
 
     Return an array for each length, shape (paths, length): the indexes of each path's triples.
     """
+    import numpy as np
+
     arcs = _arcs(triples)
     starts = sorted({int(topic) for topic in triples.topics})
     if settings.kernel == "bfs":
@@ -169,7 +171,11 @@ def find_kernels(
             for onward, reverse in ((forward, False), (backward, True))
             for path in _shortest_paths(onward, group, lengths, values, reverse)
         ]
-    return [arcs.triples[same] for same in _by_length(paths)]
+    by_length: dict[int, list[_Path]] = defaultdict(list)
+    for path in paths:
+        by_length[len(path)].append(path)
+    arrays = (np.array(by_length[length], dtype=np.intp) for length in sorted(by_length))
+    return [arcs.triples[same] for same in arrays]
 
 
 def _arcs(triples: ScoredTriples) -> _Arcs:
@@ -287,15 +293,6 @@ def _simple_paths(
         yield paths[:, ::-1] if reverse else paths
 
 
-def _by_length(paths: Iterable[_Path]) -> list["NDArray[np.intp]"]:
-    import numpy as np
-
-    lengths: dict[int, list[_Path]] = defaultdict(list)
-    for path in paths:
-        lengths[len(path)].append(path)
-    return [np.array(lengths[length], dtype=np.intp) for length in sorted(lengths)]
-
-
 class Selected(NamedTuple):
     """Triples that were selected; the best is the last."""
 
@@ -330,8 +327,12 @@ def pool(
     pooled = np.zeros_like(scores)
     for paths in find_kernels(triples._replace(scores=scores), settings, seed):
         bonuses = least / (np.arange(1, paths.shape[1] + 1) * settings.position)
-        path_scores = _path_scores(scores[paths], settings.pool)
-        np.maximum.at(pooled, paths, path_scores[:, np.newaxis] + bonuses)
+        of_triples = scores[paths]
+        of_paths = of_triples.max(axis=1)
+        if settings.pool == "mean":
+            # A sum is rounded: the mean of equal scores could differ from them.
+            of_paths = np.clip(of_triples.mean(axis=1), of_triples.min(axis=1), of_paths)
+        np.maximum.at(pooled, paths, of_paths[:, np.newaxis] + bonuses)
     pooled = np.where(pooled > 0, pooled, scores + least / settings.position)
     return pooled if settings.smoothing == "full" else np.sqrt(pooled * scores)
 
@@ -359,8 +360,11 @@ def select_triples(
     best = np.argsort(-scores, kind="stable")
     if settings.mechanism == "reselect":
         best = best[: settings.coarse]
-    else:
-        best = best[: _reach(best, count, facts)]
+    elif facts is None:
+        best = best[:count]
+    else:  # all that state the first `count` facts
+        first = np.sort(np.unique(facts[best], return_index=True)[1])
+        best = best[: first[count]] if len(first) > count else best
     ranked_by = scores[best]
     if settings.mechanism != "none":
         heads, tails = triples.heads[best], triples.tails[best]
@@ -370,28 +374,6 @@ def select_triples(
         order = order[np.sort(np.unique(facts[best[order]], return_index=True)[1])]
     order = order[:count][::-1]
     return Selected(best[order], ranked_by[order])
-
-
-def _reach(best: "NDArray[np.intp]", count: int, facts: "NDArray[np.integer] | None") -> int:
-    """Count the best triples that state the first `count` facts."""
-    import numpy as np
-
-    if facts is None:
-        return count
-    first = np.sort(np.unique(facts[best], return_index=True)[1])
-    return int(first[count]) if len(first) > count else len(best)
-
-
-def _path_scores(scores: "NDArray[np.float64]", pooling: Pooling) -> "NDArray[np.float64]":
-    """Return the score of each path, given its triples' scores, shape (paths, length)."""
-    import numpy as np
-
-    highest: NDArray[np.float64] = scores.max(axis=1)
-    if pooling == "max":
-        return highest
-    # A sum is rounded: the mean of equal scores could differ from them.
-    means: NDArray[np.float64] = np.clip(scores.mean(axis=1), scores.min(axis=1), highest)
-    return means
 
 
 class RetrievedTriple(NamedTuple):

@@ -133,7 +133,7 @@ def open_adapter(folder: Path = DEFAULT_ADAPTER, base: str | None = None) -> Ada
     """
     base = base or adapter_base(folder)
     prompt = load_prompt_format(folder)
-    return Adapter(folder, base, adapter_revision(folder), prompt, is_whole_model(folder))
+    return Adapter(folder, base, adapter_sha256(folder)[:8], prompt, is_whole_model(folder))
 
 
 def is_whole_model(adapter: Path) -> bool:
@@ -146,11 +146,6 @@ def adapter_base(adapter: Path) -> str:
     if is_whole_model(adapter):
         return str(adapter)
     return str(adapter_config(adapter)["base_model_name_or_path"])
-
-
-def adapter_revision(adapter: Path) -> str:
-    """Return the start of `adapter_sha256`, as a short name."""
-    return adapter_sha256(adapter)[:8]
 
 
 def adapter_sha256(adapter: Path) -> str:
@@ -346,6 +341,22 @@ def check_hub_model(name: str) -> None:
             f"{name} is not in the cache of Hugging Face, and huggingface.co cannot be asked "
             f"({reason}). {advice}"
         ) from None
+
+
+def model_folder(name: str) -> Path | None:
+    """Return the folder of a model, or that of a Hugging Face id in the cache; None if not here."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:
+        return None
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return None
+    return Path(config).parent if isinstance(config, str) else None
 
 
 class ShippedFiles(NamedTuple):
@@ -597,8 +608,13 @@ def fastest_precision(device: str) -> Precision:
     processors in about the third digit, and so may texts; those of float32 agree to about six.
     """
     match os.environ.get(_PRECISION_VARIABLE):
+        case None | "" if device == "cuda":
+            import torch
+
+            return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
         case None | "":
-            return "bfloat16" if _has_fast_bf16(device) else "float32"
+            # Without these instructions a CPU computes bf16 many times slower than float32.
+            return "bfloat16" if "avx512_bf16" in _cpu_flags() else "float32"
         case "bfloat16" | "float32" as precision:
             return precision
         case "int8":
@@ -630,15 +646,6 @@ def has_fast_int8() -> bool:
     """Return whether OpenVINO multiplies by matrices in int8 in 8 bits."""
     # OpenVINO 2026.4 returns nothing at all if oneDNN is told to do without these instructions.
     return "avx512_vnni" in _cpu_flags() and "ONEDNN_MAX_CPU_ISA" not in os.environ
-
-
-def _has_fast_bf16(device: str) -> bool:
-    if device == "cuda":
-        import torch
-
-        return bool(torch.cuda.is_bf16_supported())
-    # Without these instructions a CPU computes bf16 many times slower than float32.
-    return "avx512_bf16" in _cpu_flags()
 
 
 def _cpu_flags() -> list[str]:

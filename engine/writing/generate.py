@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar
 
 from kbqa.kb.option import Option
 from kbqa.sparql.crp import Entity
@@ -508,15 +508,18 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
     beams = {}
     for number, row in read_rows(path):
         try:
-            beams[str(row["id"])] = [_candidate(crp) for crp in row["crps"]]
+            beams[str(row["id"])] = [
+                Candidate(
+                    written_text(crp),
+                    float(crp["logprob"]),
+                    int(crp.get("tokens", 1)),
+                    tuple(map(str, crp.get("topics", ()))),
+                )
+                for crp in row["crps"]
+            ]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
     return beams
-
-
-def _candidate(crp: Mapping[str, Any]) -> Candidate:
-    topics = tuple(map(str, crp.get("topics", ())))
-    return Candidate(written_text(crp), float(crp["logprob"]), int(crp.get("tokens", 1)), topics)
 
 
 def _line(id_: str, candidates: Sequence[Candidate], seconds: float) -> str:

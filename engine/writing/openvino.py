@@ -10,9 +10,8 @@ import shutil
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Self
 
 from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, Likely, LoadedModel
 from kbqa.engine.writing.checkpoint import (
@@ -37,7 +36,7 @@ from kbqa.sparql.errors import ModelError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from openvino import CompiledModel, InferRequest
+    from openvino import CompiledModel
 
 
 _VERSION = 1  # raise it when `llama_graph` builds another graph from the same weights
@@ -60,10 +59,11 @@ class OpenVinoGenerator(BeamSearchGenerator):
     @staticmethod
     def load_model(adapter: Adapter, threads: int | None = None) -> LoadedModel:
         """Compile the model; `threads` compute with it, by default one a core."""
-        compiled = compile_model(adapter, openvino_precision(), threads)
-        model = OpenVinoModel(compiled.model)
+        precision = openvino_precision()
+        folder = prepare_model(adapter, precision)
+        model = OpenVinoModel(compile_model(folder, precision, threads))
         try:
-            tokenizer = SavedTokenizer(compiled.tokenizer)
+            tokenizer = SavedTokenizer(folder)
         except ModelError as error:
             raise ModelError(f"{error}. Delete the folder to build it again.") from error
         # The weights are prepared by the first reading: not while a question waits.
@@ -90,22 +90,14 @@ def import_openvino() -> None:
                 sys.modules[_TELEMETRY] = found
 
 
-class CompiledWriter(NamedTuple):
-    """A compiled model, as `llama_graph` describes it, and the folder of its tokenizer."""
-
-    model: "CompiledModel"
-    tokenizer: Path
-
-
 def compile_model(
-    adapter: Adapter, precision: OpenVinoPrecision, threads: int | None = None
-) -> CompiledWriter:
-    """Merge an adapter into its base model and compile it for the CPU.
+    folder: Path, precision: OpenVinoPrecision, threads: int | None = None
+) -> "CompiledModel":
+    """Compile the model of a folder, which `prepare_model` made, for the CPU.
 
-    For int8, matrices are kept in int8, and their inputs rounded on the way. Else weights are kept
-    in float32.
+    For int8, the inputs of matrices are rounded on the way.
     """
-    folder, in_int8 = prepare_model(adapter, precision), precision == "int8"
+    in_int8 = precision == "int8"
     import_openvino()
     from openvino import Core
 
@@ -124,20 +116,22 @@ def compile_model(
         settings["INFERENCE_NUM_THREADS"] = threads
     try:
         try:
-            model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+            return Core().compile_model(str(folder / _GRAPH), "CPU", settings)
         except RuntimeError:
             # Processes that write OpenVINO's cache at once may get into each other's way.
-            model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+            return Core().compile_model(str(folder / _GRAPH), "CPU", settings)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ModelError(
             f"OpenVINO cannot load {folder}: {reason}. Delete the folder to build it again."
         ) from error
-    return CompiledWriter(model, folder)
 
 
 def prepare_model(adapter: Adapter, precision: OpenVinoPrecision) -> Path:
-    """Return the folder of a model's graph and tokenizer; make it if it is not cached yet."""
+    """Return the folder of a merged model's graph and tokenizer; make it if it is not cached yet.
+
+    For int8, matrices are kept in int8. Else weights are kept in float32.
+    """
     require_cpu_extra()
     in_int8 = precision == "int8"
     key = checkpoint_key(adapter, "int8" if in_int8 else "float32")
@@ -168,30 +162,19 @@ def _convert(adapter: Adapter, directory: Path, *, in_int8: bool) -> None:
 
 
 class OpenVinoModel:
-    """A `ReadableModel` that OpenVINO compiled; it has one cache, so readings cannot overlap."""
+    """A `ReadableModel` that OpenVINO compiled, and its own `Reading`: it has one cache."""
 
     def __init__(self, compiled: "CompiledModel") -> None:
         self._request = compiled.create_infer_request()
 
-    def begin(self) -> "OpenVinoReading":
+    def begin(self) -> Self:
         """Start with an empty cache. The reading before this one has ended."""
         self._request.reset_state()
-        return OpenVinoReading(self._request)
-
-
-@dataclass(slots=True)
-class OpenVinoReading:
-    """A `Reading` whose cache is the state of a compiled model."""
-
-    request: "InferRequest"
-    rows: "NDArray[np.int64] | None" = None  # of the state, for the next reading; None for all
-
-    def keep(self, rows: "NDArray[np.int64]") -> None:
-        """Keep some rows from the next reading on."""
-        self.rows = rows if self.rows is None else self.rows[rows]
+        return self
 
     def read(
         self,
+        rows: "NDArray[np.int64] | None",
         tokens: "NDArray[np.int64]",
         mask: "NDArray[np.int64]",
         positions: "NDArray[np.int64]",
@@ -200,44 +183,36 @@ class OpenVinoReading:
         """Read tokens; see `Reading.read`."""
         import numpy as np
 
-        rows = np.arange(len(tokens)) if self.rows is None else self.rows
-        self.rows = None
         inputs = {
             "tokens": tokens,
             "mask": mask,
             "positions": positions,
             "wanted": np.flatnonzero(wanted),
-            "rows": rows.astype(np.int32),
+            "rows": (np.arange(len(tokens)) if rows is None else rows).astype(np.int32),
         }
-        return NumpyNextTokens.of(self.request.infer(inputs, share_outputs=True)[0])
+        return NumpyNextTokens(self._request.infer(inputs, share_outputs=True)[0])
 
 
-@dataclass(frozen=True, slots=True)
 class NumpyNextTokens:
-    """A `NextTokens` by the logits of a model."""
+    """A `NextTokens` by the logits of a model, shape (rows, vocabulary)."""
 
-    logits: "NDArray[np.float32]"  # (rows, vocabulary)
-    log_sums: "NDArray[np.float32]"  # of the exponentials of each row's logits
-
-    @classmethod
-    def of(cls, logits: "NDArray[np.float32]") -> "NumpyNextTokens":
-        """Sum the exponentials of each row."""
+    def __init__(self, logits: "NDArray[np.float32]") -> None:
         import numpy as np
 
         best = logits.max(axis=1, keepdims=True)
         sums = np.exp(logits - best).sum(axis=1)
-        return cls(logits, best[:, 0] + np.log(sums))
+        self._logits, self._log_sums = logits, best[:, 0] + np.log(sums)
 
     def logprobs(self, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
         """Return the log-probability of each token in its row."""
-        found: list[float] = (self.logits[rows, tokens] - self.log_sums[rows]).tolist()
+        found: list[float] = (self._logits[rows, tokens] - self._log_sums[rows]).tolist()
         return found
 
     def likeliest(self, row: int, count: int) -> list[Likely]:
         """Return the most likely tokens of a row, best first."""
         import numpy as np
 
-        logits = self.logits[row]
+        logits = self._logits[row]
         some = np.argpartition(logits, -min(count, len(logits)))[-count:]
         tokens = some[np.argsort(-logits[some], kind="stable")].tolist()
         return list(map(Likely, tokens, self.logprobs([row] * len(tokens), tokens)))

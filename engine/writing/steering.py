@@ -235,15 +235,35 @@ class SteeredText:
         """Return the state after a token; None if the token may not follow."""
         if token == self._pieces.end:
             return SteeredText(self._pieces, (), may_end=False) if self._may_end else None
-        following = _Following(self._pieces)
+        places: list[_InText | _InRegion] = []
+        may_end = False
+
+        def reach(options: Options, before: str = _TEXT) -> None:
+            nonlocal may_end
+            places.extend(self._pieces.open(options, before))
+            may_end = may_end or (options.may_end and before != _LINE)
+
         for place in self._places:
             if isinstance(place, _InText):
-                following.go_on_in_text(place, token)
+                node = place.node.children.get(token)
+                if node is not None and node.children:
+                    places.append(_InText(node, place.choice))
+                if node is not None and node.text is not None:
+                    reach(place.choice.then(node.text), _LINE if node.newline else _TEXT)
             elif not self._pieces.is_special(token):
-                following.go_on_in_region(place, token)
-        if not following.places and not following.may_end:
-            return None
-        return SteeredText(self._pieces, following.places, following.may_end)
+                tokens, region = (*place.tokens, token), place.region
+                text = place.written + self._pieces.text(tokens)
+                if region.goes_on(text):
+                    places.append(_InRegion(place.written, tokens, region))
+                if region.is_done(text):
+                    reach(region.then(text))
+                elif (
+                    self._pieces.merges_newlines
+                    and text.endswith("\n")
+                    and region.is_done(text[:-1])
+                ):
+                    reach(region.then(text[:-1]), _LINE)
+        return SteeredText(self._pieces, places, may_end) if places or may_end else None
 
     def _listed(self) -> Sequence[int] | None:
         """List the tokens that may follow; None if free text may follow."""
@@ -253,38 +273,6 @@ class SteeredText:
                 return None
             tokens.update(dict.fromkeys(place.node.children))
         return tuple(tokens)
-
-
-@dataclass(slots=True)
-class _Following:
-    """Collects the places where a text may be after a token."""
-
-    pieces: Pieces
-    places: list[_InText | _InRegion] = field(default_factory=list)
-    may_end: bool = False
-
-    def go_on_in_text(self, place: _InText, token: int) -> None:
-        node = place.node.children.get(token)
-        if node is None:
-            return
-        if node.children:
-            self.places.append(_InText(node, place.choice))
-        if node.text is not None:
-            self._open(place.choice.then(node.text), _LINE if node.newline else _TEXT)
-
-    def go_on_in_region(self, place: _InRegion, token: int) -> None:
-        tokens, region = (*place.tokens, token), place.region
-        text = place.written + self.pieces.text(tokens)
-        if region.goes_on(text):
-            self.places.append(_InRegion(place.written, tokens, region))
-        if region.is_done(text):
-            self._open(region.then(text))
-        elif self.pieces.merges_newlines and text.endswith("\n") and region.is_done(text[:-1]):
-            self._open(region.then(text[:-1]), _LINE)
-
-    def _open(self, options: Options, before: str = _TEXT) -> None:
-        self.places += self.pieces.open(options, before)
-        self.may_end = self.may_end or (options.may_end and before != _LINE)
 
 
 class Decoding:

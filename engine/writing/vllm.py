@@ -10,7 +10,6 @@ row how its text may continue, and masks the logits of all other tokens.
 """
 
 import importlib.util
-import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, Likely, State,
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     Precision,
+    adapter_config,
     base_model,
     fastest_precision,
     merged_checkpoint,
@@ -246,6 +246,8 @@ class VllmGenerator(SmallModelGenerator):
     ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
+        import torch
+
         super().__init__(adapter, decoding)
         decoding = self._decoding
         self._grammar = decoding_grammar(decoding, adapter.prompt)
@@ -254,7 +256,7 @@ class VllmGenerator(SmallModelGenerator):
                 "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
             )
         self._search, self._seed = search, seed
-        precision = _precision()
+        precision = fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
         is_merged = merge or adapter.is_whole
         rank: int | None = None
         if is_merged:
@@ -379,12 +381,6 @@ class VllmGenerator(SmallModelGenerator):
         return found
 
 
-def _precision() -> Precision:
-    import torch
-
-    return fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _start(model: str, precision: Precision, rank: int | None, steering: _Steering | None) -> "LLM":
     """Start the engine; `rank` is of an adapter to be added at run time."""
     # vLLM writes its log to standard output, which is for results, and reports its use to its
@@ -400,6 +396,11 @@ def _start(model: str, precision: Precision, rank: int | None, steering: _Steeri
     from vllm import LLM
     from vllm.exceptions import VLLMError
 
+    processors: list[type[LogitsProcessor]] | None = None
+    if steering is not None:
+        from kbqa.engine.writing.vllm_steering import in_process
+
+        processors = [in_process(steering.rows, steering.starts)]
     on_cpu = not torch.cuda.is_available()
     try:
         context = min(_CONTEXT, AutoConfig.from_pretrained(model).max_position_embeddings)
@@ -412,18 +413,10 @@ def _start(model: str, precision: Precision, rank: int | None, steering: _Steeri
             kv_cache_memory_bytes=_CPU_CACHE_BYTES if on_cpu else None,
             enable_lora=rank is not None,
             max_lora_rank=rank or _RANKS[0],
-            logits_processors=_logits_processors(steering),
+            logits_processors=processors,
         )
     except (OSError, ValueError, RuntimeError, VLLMError) as error:
         raise ModelError(f"vLLM cannot load {model}: {' '.join(str(error).split())}") from error
-
-
-def _logits_processors(steering: _Steering | None) -> "list[type[LogitsProcessor]] | None":
-    if steering is None:
-        return None
-    from kbqa.engine.writing.vllm_steering import in_process
-
-    return [in_process(steering.rows, steering.starts)]
 
 
 def _lora_request(adapter: Path) -> "LoRARequest":
@@ -434,9 +427,9 @@ def _lora_request(adapter: Path) -> "LoRARequest":
 
 def _vllm_rank(adapter: Path) -> int:
     """Read an adapter's rank, rounded up to one that vLLM supports."""
-    path = adapter / "adapter_config.json"
     try:
-        rank = int(json.loads(path.read_text(encoding="utf-8"))["r"])
+        rank = int(adapter_config(adapter)["r"])
         return next(known for known in _RANKS if known >= rank)
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
+    except (KeyError, StopIteration) as error:
+        path = adapter / "adapter_config.json"
         raise ModelError(f"{path} has no rank that vLLM supports: {error!r}") from None
