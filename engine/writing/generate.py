@@ -347,7 +347,7 @@ def default_backend(base: str) -> Backend:
 
 def _is_plain_llama(base: str) -> bool:
     from kbqa.engine.writing.checkpoint import SHIPPED_MODELS
-    from kbqa.engine.writing.llama_graph import LlamaShape
+    from kbqa.engine.writing.openvino import LlamaShape
 
     if base.lower() in SHIPPED_MODELS:  # `write_checkpoint` makes only plain Llamas
         return True
