@@ -239,12 +239,9 @@ def find_mentions(
 ) -> Mentions:
     """Find the names and values in a question, as typed: case and punctuation need not be right.
 
-    Args:
-        question: The question.
-        names: The graph's names.
-        limit: Most entities for one name, the best known first.
-        model: It knows the words of other questions, which are not considered misspelt.
-        longer_names: Look also for longer names: London Heathrow Airport for Heathrow.
+    A name has at most `limit` entities, the best known first. The model knows the words of other
+    questions, which are not considered misspelt. With `longer_names`, longer ones are looked for,
+    too: London Heathrow Airport for Heathrow.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))

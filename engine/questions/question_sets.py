@@ -160,9 +160,6 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
     """Read the records of a question set, each with its line or record number.
 
     `bad` is called with each record that is not a question; without it, the first one raises.
-
-    Raises:
-        InputError: The file is missing or unreadable, or a record is not a question.
     """
     records = _document(path) if ".json" in path.suffixes else None
     if records is None and ".txt" in path.suffixes:

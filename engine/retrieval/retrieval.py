@@ -447,10 +447,6 @@ def retrieve(
 
     Random walks are drawn by its words. With ``shown="once"``, a fact that a relation and its
     reverse state is selected once, by the better of its triples.
-
-    Raises:
-        GraphError: The graph does not answer.
-        DeadlineExceeded: The clock's deadline has passed.
     """
     clock = clock or Clock()
     with clock.stage("extract"):
@@ -470,12 +466,7 @@ def make_scorer(
     file: Path | None = None,
     read_labels: ReadLabels | None = None,
 ) -> TripleScorer:
-    """Load a scorer from its file, by default the one that ships with kbqa.
-
-    Raises:
-        InputError: There is a file for a scorer that is not trained.
-        ModelError: The scorer cannot be read, or was trained with another embedder.
-    """
+    """Load a scorer from its file, by default the one that ships with kbqa."""
     if name == "cosine":
         if file is not None:
             raise InputError(f"the scorer cosine is not trained: leave out {file}")

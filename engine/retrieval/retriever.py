@@ -118,9 +118,6 @@ def extract(
     """Extract the neighbourhood of topics, given by their ids; unknown ones have no triples.
 
     An edge is there by both of its relations, as in Freebase.
-
-    Raises:
-        GraphError: The graph does not answer.
     """
     caps, topics = caps or Caps(), tuple(dict.fromkeys(topics))
     search = _EdgeSearch(graph, schema, caps)

@@ -10,7 +10,7 @@ Tokens without an alternative are not searched for; the model reads several of t
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import nlargest
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +24,6 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
-    best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
 from kbqa.engine.writing.steering import (
@@ -33,7 +32,7 @@ from kbqa.engine.writing.steering import (
     SmallModelGenerator,
     SteeredText,
     Tokenizer,
-    walked_topics,
+    best_walked,
 )
 
 if TYPE_CHECKING:
@@ -428,10 +427,7 @@ class BeamSearchGenerator(SmallModelGenerator):
             for tokens, logprob in texts:
                 text = self._tokenizer.decode(tokens, skip_special_tokens=True)
                 found.append(Candidate(text, logprob, len(tokens) + 1))
-            written[row] = [
-                replace(candidate, topics=walked_topics(steps[row], candidate.text))
-                for candidate in best_distinct(found, n)
-            ]
+            written[row] = best_walked(found, n, steps[row])
             if progress is not None:
                 progress.written(row, written[row])
 

@@ -6,7 +6,6 @@ around the prompt. Each candidate is a request, since not every server supports 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, Field
@@ -28,9 +27,8 @@ from kbqa.engine.writing.generate import (
     Progress,
     PromptFormat,
     Request,
-    best_distinct,
 )
-from kbqa.engine.writing.steering import Decoding, walked_topics
+from kbqa.engine.writing.steering import Decoding, best_walked
 from kbqa.sparql.errors import KbqaError, ModelError
 
 if TYPE_CHECKING:
@@ -145,14 +143,11 @@ class ServerGenerator:
             except KbqaError:
                 pool.shutdown(cancel_futures=True)
                 raise
-        best = [best_distinct(candidates, n) for candidates in found]
-        if self._decoding.level == "graph":
-            return list(map(self._with_topics, requests, best))
-        return best
-
-    def _with_topics(self, request: Request, written: Sequence[Candidate]) -> list[Candidate]:
-        steps = self._decoding.steps(request, self._prompt.crp_format) if written else None
-        return [replace(one, topics=walked_topics(steps, one.text)) for one in written]
+        form = self._prompt.crp_format
+        return [
+            best_walked(written, n, self._decoding.steps(request, form) if written else None)
+            for request, written in zip(requests, found, strict=True)
+        ]
 
     def _continuations(self, request: Request, n: int) -> list[_Continuation]:
         text = self._prompt.render(request.question, request.relations)

@@ -12,8 +12,8 @@ so every main path exists there. Without topics, ``graph`` is ``schema``.
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Protocol
@@ -28,6 +28,7 @@ from kbqa.engine.writing.generate import (
     Progress,
     PromptFormat,
     Request,
+    best_distinct,
 )
 from kbqa.engine.writing.grammar import (
     KnownRelations,
@@ -324,6 +325,12 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     except CrpSyntaxError:
         return ()
     return steps.mids(str(crp.topic), crp.hops, crp.differs_from or 0)
+
+
+def best_walked(candidates: Iterable[Candidate], n: int, steps: Steps | None) -> list[Candidate]:
+    """Return the best n different texts, each with its `walked_topics`."""
+    best = best_distinct(candidates, n)
+    return [replace(one, topics=walked_topics(steps, one.text)) for one in best]
 
 
 class SmallModelGenerator(ABC):

@@ -44,7 +44,7 @@ from kbqa.engine.writing.steering import (
     SmallModelGenerator,
     SteeredText,
     Tokenizer,
-    walked_topics,
+    best_walked,
 )
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
 
@@ -312,10 +312,8 @@ class VllmGenerator(SmallModelGenerator):
             written = self._scored(prompts, written)
         found: list[list[Candidate]] = [[] for _ in prompts]
         for text in written:
-            topics = walked_topics(steps[text.row], text.text)
-            candidate = Candidate(text.text, text.logprob, len(text.tokens), topics)
-            found[text.row].append(candidate)
-        return [best_distinct(candidates, n) for candidates in found]
+            found[text.row].append(Candidate(text.text, text.logprob, len(text.tokens)))
+        return [best_walked(of, n, walk) for of, walk in zip(found, steps, strict=True)]
 
     def _is_finished(self, text: "CompletionOutput") -> bool:
         is_dead_end = self._steering is not None and text.stop_reason == self._steering.dead_end
