@@ -71,7 +71,7 @@ _LIKE_GOLD = re.compile(
     r"|a_entity|targets?",
     re.IGNORECASE,
 )
-_OTHER_KINDS = ("boolean", "count", "unanswerable")
+_OTHER_KINDS = ("boolean", "count", "unanswerable")  # fields of other gold than answers
 
 _BLOCK = 200  # queries converted between two writes to the cache
 _CRP, _REASON = "crp ", "reason "  # prefixes of the cached texts
@@ -139,7 +139,8 @@ def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
     if not unscored:
         return None
     rows = (row for number, row in read_question_rows(path) if _id(row, number) in unscored)
-    field = next(filter(None, map(unread_gold, rows)), None)
+    named = (name for row in rows for name, value in row.items() if value not in (None, "", [], {}))
+    field = next((n for n in named if n != "answers" and _LIKE_GOLD.fullmatch(n)), None)
     if field is None and len(unscored) < len(questions):
         return None
     advice = f': "{field}" is not read. Write {_ANSWERS} with mids, which `kbqa entities` finds'
@@ -370,7 +371,7 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
             boolean=gold_boolean(row),
             count=gold_count(row),
             unanswerable=is_unanswerable(row),
-            compares_values=names_other_kinds(row),
+            compares_values=any(field in row for field in _OTHER_KINDS),
             category=_text(row, "category"),
             generalization=_text(row, "level"),
             function=_text(row, "function"),
@@ -503,17 +504,6 @@ def is_unanswerable(row: Row) -> bool:
     if unanswerable and any(other is not None for other in others):
         raise TypeError('the question is "unanswerable" and has an answer')
     return bool(unanswerable)
-
-
-def names_other_kinds(row: Row) -> bool:
-    """Return whether a record has a field of another kind of gold than answers, even if unset."""
-    return any(field in row for field in _OTHER_KINDS)
-
-
-def unread_gold(row: Row) -> str | None:
-    """Return the field of a record that is not read and seems to hold its gold."""
-    named = (name for name, value in row.items() if value not in (None, "", [], {}))
-    return next((n for n in named if n != "answers" and _LIKE_GOLD.fullmatch(n)), None)
 
 
 def _is_marked_as_count(row: Row) -> bool:

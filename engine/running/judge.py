@@ -38,7 +38,6 @@ from kbqa.engine.running.tried import (
 from kbqa.engine.writing.beam_search import LoadedModel, read_continuation
 from kbqa.engine.writing.checkpoint import (
     Adapter,
-    files_sha256,
     merge_lora,
     open_adapter,
     openvino_precision,
@@ -333,7 +332,7 @@ class CrossEncoder:
 
 def reader_revision(folder: Path) -> str:
     """Hash an adapter and its scale, to tell it from others."""
-    return files_sha256([folder / ADAPTER_FILE, folder / SETTINGS_FILE])[:8]
+    return file_sha256(folder / ADAPTER_FILE, folder / SETTINGS_FILE)[:8]
 
 
 def merge_adapter(weights: "Weights", adapter: "Weights", scale: float) -> dict[str, "Floats"]:

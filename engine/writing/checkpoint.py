@@ -14,7 +14,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kbqa.engine.files import file_sha256
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, PromptFormat, load_prompt_format
 from kbqa.engine.writing.gguf import write_checkpoint
 from kbqa.kb.open import building_folder, cache_directory, sync_folder
@@ -158,16 +159,7 @@ def adapter_sha256(adapter: Path) -> str:
     files = sorted(adapter.glob(pattern)) or sorted(adapter.glob("adapter_model.bin"))
     if not files:
         raise ModelError(f"{adapter} holds no weights ({pattern})")
-    return files_sha256([*files, *adapter.glob(config)])
-
-
-def files_sha256(files: Iterable[Path]) -> str:
-    """Return the hash of files, one after the other, in hex."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as weights:
-            hashlib.file_digest(weights, lambda: digest)
-    return digest.hexdigest()
+    return file_sha256(*files, *adapter.glob(config))
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
