@@ -9,8 +9,8 @@ Tokens without an alternative are not searched for; the model reads several of t
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import accumulate
 from pathlib import Path
@@ -24,6 +24,7 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
+    best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
 from kbqa.engine.writing.steering import (
@@ -32,7 +33,7 @@ from kbqa.engine.writing.steering import (
     SmallModelGenerator,
     SteeredText,
     Tokenizer,
-    best_walked,
+    walked_topics,
 )
 
 if TYPE_CHECKING:
@@ -373,6 +374,12 @@ def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_O
         likely = nlargest(n + 1, listed, key=lambda option: option.logprob)
     for token, logprob in likely:
         yield _Option(beam.logprob + logprob, beam, token)
+
+
+def best_walked(candidates: Iterable[Candidate], n: int, steps: Steps | None) -> list[Candidate]:
+    """Return the best n different texts, each with its `walked_topics`."""
+    best = best_distinct(candidates, n)
+    return [replace(one, topics=walked_topics(steps, one.text)) for one in best]
 
 
 class LoadedModel(NamedTuple):

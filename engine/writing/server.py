@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import BaseModel, Field
 
 from kbqa.engine.chat.server import SMALL_MODEL, OpenAIServer, Retrying, describe_offer
+from kbqa.engine.writing.beam_search import best_walked
 from kbqa.engine.writing.ebnf import (
     GRAPH_PROCESSOR,
     TOPICS,
@@ -28,7 +29,7 @@ from kbqa.engine.writing.generate import (
     PromptFormat,
     Request,
 )
-from kbqa.engine.writing.steering import Decoding, best_walked
+from kbqa.engine.writing.steering import Decoding
 from kbqa.sparql.errors import KbqaError, ModelError
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class ServerGenerator:
                 raise
         form = self._prompt.crp_format
         return [
-            best_walked(written, n, self._decoding.steps(request, form) if written else None)
+            best_walked(written, n, self._decoding.steps(request.topics, form) if written else None)
             for request, written in zip(requests, found, strict=True)
         ]
 

@@ -12,8 +12,8 @@ so every main path exists there. Without topics, ``graph`` is ``schema``.
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Protocol
@@ -28,7 +28,6 @@ from kbqa.engine.writing.generate import (
     Progress,
     PromptFormat,
     Request,
-    best_distinct,
 )
 from kbqa.engine.writing.grammar import (
     KnownRelations,
@@ -41,6 +40,7 @@ from kbqa.engine.writing.grammar import (
 )
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import list_relations
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import CrpSyntaxError, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
@@ -300,13 +300,13 @@ class Decoding:
                 "constrained. Use --decoding none."
             )
 
-    def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
-        """Return where the paths of a request may lead; None if its texts are not constrained."""
+    def steps(self, topics: Sequence[Entity], crp_format: str = "routerkgqa") -> Steps | None:
+        """Return where paths from topics may lead; None if texts are not constrained."""
         if self.level == "none" or self.graph is None:
             return None
         known = self._known[crp_format == "extended"]
         if self.level == "graph":
-            walk = PathWalk(self.graph, request.topics, known)
+            walk = PathWalk(self.graph, topics, known)
             if walk.has_topics:
                 return walk
         return known
@@ -325,12 +325,6 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     except CrpSyntaxError:
         return ()
     return steps.mids(str(crp.topic), crp.hops, crp.differs_from or 0)
-
-
-def best_walked(candidates: Iterable[Candidate], n: int, steps: Steps | None) -> list[Candidate]:
-    """Return the best n different texts, each with its `walked_topics`."""
-    best = best_distinct(candidates, n)
-    return [replace(one, topics=walked_topics(steps, one.text)) for one in best]
 
 
 class SmallModelGenerator(ABC):
@@ -371,4 +365,4 @@ class SmallModelGenerator(ABC):
         return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
 
     def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
-        return [self._decoding.steps(request, self._prompt.crp_format) for request in requests]
+        return [self._decoding.steps(one.topics, self._prompt.crp_format) for one in requests]

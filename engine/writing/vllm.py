@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbqa.engine.deadline import check_deadline
-from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, Likely, State, forced_run
+from kbqa.engine.writing.beam_search import (
+    CONSIDERED,
+    HOPELESS,
+    Likely,
+    State,
+    best_walked,
+    forced_run,
+)
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     Precision,
@@ -44,7 +51,6 @@ from kbqa.engine.writing.steering import (
     SmallModelGenerator,
     SteeredText,
     Tokenizer,
-    best_walked,
 )
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
 

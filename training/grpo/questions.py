@@ -89,7 +89,7 @@ def find_questions(
             continue
         try:
             question = _with_gold(example, rows[key], query, runner, graph)
-            if not isinstance(decoding.steps(as_request(question), crp_format), PathWalk):
+            if not isinstance(decoding.steps(question.topics, crp_format), PathWalk):
                 raise _Unrewardable("no topic entity that leads anywhere in the graph")
             found[key] = question
         except EndpointDown:
