@@ -305,13 +305,34 @@ class _Norm(NamedTuple):
         return normed
 
 
-class _Layer(NamedTuple):
-    attention: _Linear  # queries, keys and values side by side
-    joined: _Linear
-    attention_norm: _Norm
-    wide: _Linear
-    narrow: _Linear
-    norm: _Norm
+class _Layer:
+    """A layer of the encoder."""
+
+    def __init__(self, weights: "Weights", name: str) -> None:
+        attention = f"{name}.attention"
+        # Queries, keys and values side by side.
+        self._attention = linear(
+            weights, *(f"{attention}.self.{each}" for each in ("query", "key", "value"))
+        )
+        self._joined = linear(weights, f"{attention}.output.dense")
+        self._attention_norm = _norm(weights, f"{attention}.output.LayerNorm")
+        self._wide = linear(weights, f"{name}.intermediate.dense")
+        self._narrow = linear(weights, f"{name}.output.dense")
+        self._norm = _norm(weights, f"{name}.output.LayerNorm")
+
+    def __call__(self, x: "Floats", hidden: "Floats", gelu: Gelu) -> "Floats":
+        """Compute x, shape (texts, tokens, width), anew; `hidden` masks the padding."""
+        import numpy as np
+
+        texts, tokens, width = x.shape
+        of_heads = self._attention(x).reshape(texts, tokens, 3, _HEADS, width // _HEADS)
+        queries, keys, values = of_heads.transpose(2, 0, 3, 1, 4)  # (texts, heads, tokens, depth)
+        attention = queries @ keys.swapaxes(-1, -2) / math.sqrt(width // _HEADS) + hidden
+        attention = np.exp(attention - attention.max(axis=-1, keepdims=True))
+        attention /= attention.sum(axis=-1, keepdims=True)
+        joined = (attention @ values).swapaxes(1, 2).reshape(texts, tokens, width)
+        x = self._attention_norm(x + self._joined(joined))
+        return self._norm(x + self._narrow(gelu(self._wide(x))))
 
 
 class Bert:
@@ -325,7 +346,7 @@ class Bert:
         self._places = weights[f"{embeddings}.position_embeddings.weight"]
         self._sides = weights[f"{embeddings}.token_type_embeddings.weight"]
         self._norm = _norm(weights, f"{embeddings}.LayerNorm")
-        self._layers = [_layer(weights, f"encoder.layer.{at}") for at in range(_LAYERS)]
+        self._layers = [_Layer(weights, f"encoder.layer.{at}") for at in range(_LAYERS)]
 
     def mean(self, texts: Sequence[Text]) -> "Floats":
         """Average the last layer over the tokens of each text; shape (texts, width)."""
@@ -339,7 +360,7 @@ class Bert:
         x = self._norm(self._words[ids] + self._places[: ids.shape[1]] + self._sides[sides])
         hidden = ((1 - mask) * _MASKED)[:, None, None, :].astype(np.float32)
         for layer in self._layers:
-            x = _forward(layer, x, hidden, self._gelu)
+            x = layer(x, hidden, self._gelu)
         mean: Floats = (x * mask[..., None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
         return mean
 
@@ -355,33 +376,6 @@ def linear(weights: "Weights", *names: str) -> _Linear:
 
 def _norm(weights: "Weights", name: str) -> _Norm:
     return _Norm(weights[f"{name}.weight"], weights[f"{name}.bias"])
-
-
-def _layer(weights: "Weights", name: str) -> _Layer:
-    attention = f"{name}.attention"
-    return _Layer(
-        linear(weights, *(f"{attention}.self.{each}" for each in ("query", "key", "value"))),
-        linear(weights, f"{attention}.output.dense"),
-        _norm(weights, f"{attention}.output.LayerNorm"),
-        linear(weights, f"{name}.intermediate.dense"),
-        linear(weights, f"{name}.output.dense"),
-        _norm(weights, f"{name}.output.LayerNorm"),
-    )
-
-
-def _forward(layer: _Layer, x: "Floats", hidden: "Floats", gelu: Gelu) -> "Floats":
-    """Compute a layer of x, shape (texts, tokens, width); `hidden` masks the padding."""
-    import numpy as np
-
-    texts, tokens, width = x.shape
-    of_heads = layer.attention(x).reshape(texts, tokens, 3, _HEADS, width // _HEADS)
-    queries, keys, values = of_heads.transpose(2, 0, 3, 1, 4)  # (texts, heads, tokens, depth)
-    attention = queries @ keys.swapaxes(-1, -2) / math.sqrt(width // _HEADS) + hidden
-    attention = np.exp(attention - attention.max(axis=-1, keepdims=True))
-    attention /= attention.sum(axis=-1, keepdims=True)
-    joined = (attention @ values).swapaxes(1, 2).reshape(texts, tokens, width)
-    x = layer.attention_norm(x + layer.joined(joined))
-    return layer.norm(x + layer.narrow(gelu(layer.wide(x))))
 
 
 def gelu(x: "Floats") -> "Floats":

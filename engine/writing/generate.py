@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 # How far texts are constrained; `kbqa.engine.writing.steering` says what each means.
 DecodingLevel = Literal["none", "schema", "graph"]
 
-LEVELS: tuple[DecodingLevel, ...] = ("none", "schema", "graph")
 DEFAULT_LEVEL: DecodingLevel = "graph"
 
 DEFAULT_ADAPTER = Path(__file__).parent / "adapter"

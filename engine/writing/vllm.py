@@ -238,7 +238,6 @@ class VllmGenerator(SmallModelGenerator):
 
     `merge` merges the adapter, once. If not, vLLM adds it at run time, which suits large models on
     a GPU. The search ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
-    `seed` is for the samples.
     """
 
     def __init__(
@@ -248,7 +247,6 @@ class VllmGenerator(SmallModelGenerator):
         *,
         merge: bool = True,
         search: Search = "sample",
-        seed: int = DEFAULT_SEED,
     ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
@@ -261,7 +259,7 @@ class VllmGenerator(SmallModelGenerator):
             raise ModelError(
                 "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
             )
-        self._search, self._seed = search, seed
+        self._search = search
         precision = fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
         is_merged = merge or adapter.is_whole
         rank: int | None = None
@@ -333,7 +331,7 @@ class VllmGenerator(SmallModelGenerator):
         return SamplingParams(
             n=n,
             temperature=temperature,
-            seed=self._seed,
+            seed=DEFAULT_SEED,
             max_tokens=MAX_NEW_TOKENS,
             logprobs=0,
             structured_outputs=self._grammar and StructuredOutputsParams(grammar=self._grammar),

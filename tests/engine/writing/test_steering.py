@@ -3,12 +3,13 @@
 import importlib.util
 import random
 from contextlib import closing
+from typing import get_args
 
 import pytest
 
 from kbqa.engine.running.run import is_reachable
 from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
-from kbqa.engine.writing.generate import LEVELS
+from kbqa.engine.writing.generate import DecodingLevel
 from kbqa.engine.writing.grammar import start
 from kbqa.engine.writing.steering import _PIECES, Decoding, Pieces, SteeredText
 from kbqa.kb.open import open_graph
@@ -16,6 +17,7 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
+LEVELS = get_args(DecodingLevel)
 JAMAICA = Entity("Jamaica", "m.03_r3")
 BIEBER = Entity("Justin Bieber", "m.06w2sn5")
 TOPICS = (JAMAICA, BIEBER)
