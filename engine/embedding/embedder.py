@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from kbqa.engine.files import TextCache
-from kbqa.engine.writing.checkpoint import check_hub_model, model_folder, quiet_transformers
+from kbqa.engine.writing.checkpoint import (
+    check_hub_model,
+    model_folder,
+    package_folder,
+    quiet_transformers,
+)
 from kbqa.kb.open import cache_directory
 from kbqa.sparql.errors import ModelError
 
@@ -252,10 +257,7 @@ def _deciding_files(folder: Path) -> list[Path]:
 
 def minilm_folder() -> Path:
     """Return the folder of the packaged all-MiniLM-L6-v2."""
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
-    return Path(spec.submodule_search_locations[0]) / "model"
+    return package_folder(_PACKAGE, MINILM, _INSTALL) / "model"
 
 
 def load_minilm() -> "tuple[Weights, Tokenizer]":

@@ -465,11 +465,12 @@ def gold_names(row: Row) -> GoldSets:
             for parse in scored_parses(row)
         ]
     else:
-        answers = [(_answer(each), each) for each in _answers(row)]
-        named = [
-            (t, each.get("name") if isinstance(each, Mapping) else None) for t, each in answers
+        answers = [
+            (text, each.get("name") if isinstance(each, Mapping) else None)
+            for each in _answers(row)
+            if (text := _answer(each))
         ]
-        sets = [[(text, name) for text, name in named if text]] if any(t for t, _ in named) else []
+        sets = [answers] if answers else []
     entities = [name for one in sets for text, name in one if is_mid(text)]
     if entities and not any(entities):
         return ()

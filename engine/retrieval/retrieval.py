@@ -76,8 +76,7 @@ class PoolingSettings:
     """
 
     mechanism: Annotated[
-        Mechanism,
-        "What pooling does: nothing, order the best triples, or choose them among more.",
+        Mechanism, "What pooling does: nothing, order the best triples, or choose them among more."
     ] = "reselect"
     kernel: Annotated[
         KernelName,
@@ -144,9 +143,7 @@ class _Arcs(NamedTuple):
 
 
 def find_kernels(
-    triples: ScoredTriples,
-    settings: PoolingSettings,
-    seed: str = "",
+    triples: ScoredTriples, settings: PoolingSettings, seed: str = ""
 ) -> list["NDArray[np.intp]"]:
     """Find the paths from topics to nodes and from nodes to topics, maybe more than once.
 
@@ -301,9 +298,7 @@ class Selected(NamedTuple):
 
 
 def pool(
-    triples: ScoredTriples,
-    settings: PoolingSettings,
-    seed: str = "",
+    triples: ScoredTriples, settings: PoolingSettings, seed: str = ""
 ) -> "NDArray[np.float64]":
     """Pool the scores of triples along paths; random walks are drawn by the seed.
 

@@ -110,10 +110,7 @@ class Subgraph:
 
 
 def extract(
-    graph: Graph,
-    schema: GraphSchema,
-    topics: Sequence[str],
-    caps: Caps | None = None,
+    graph: Graph, schema: GraphSchema, topics: Sequence[str], caps: Caps | None = None
 ) -> Subgraph:
     """Extract the neighbourhood of topics, given by their ids; unknown ones have no triples.
 
@@ -238,10 +235,7 @@ def _reverses(schema: GraphSchema, relations: set[str]) -> dict[str, str]:
 
 
 def _as_arrays(
-    topics: Sequence[str],
-    groups: Sequence[_Group],
-    reverses: Mapping[str, str],
-    cut: Cut,
+    topics: Sequence[str], groups: Sequence[_Group], reverses: Mapping[str, str], cut: Cut
 ) -> Subgraph:
     """Number nodes and relations, and give each edge both of its names."""
     import numpy as np
@@ -528,10 +522,7 @@ class Retriever:
 
     @classmethod
     def load(
-        cls,
-        embedder: Embedder,
-        path: Path = SHIPPED_SCORER,
-        read_labels: ReadLabels | None = None,
+        cls, embedder: Embedder, path: Path = SHIPPED_SCORER, read_labels: ReadLabels | None = None
     ) -> Self:
         """Load a scorer, by default the shipped one, which sees no names."""
         return cls(embedder, *load_scorer(path), read_labels)

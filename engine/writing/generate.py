@@ -226,8 +226,7 @@ class WeightsChoice:
     """The weights of the small model that the user chose."""
 
     base: Annotated[
-        str | None,
-        Option("Base model instead of the adapter's.", "--model", metavar="MODEL"),
+        str | None, Option("Base model instead of the adapter's.", "--model", metavar="MODEL")
     ] = None
     adapter: Annotated[
         Path | None,
