@@ -1,6 +1,6 @@
 """Read a question by its words: whether it is one, and what it counts, orders and compares.
 
-Of numbers, ends of an order, directions and values to compare with:
+It finds numbers, ends of an order, directions, and values to compare with.
 
 >>> [(each.text, sorted(each.values)) for each in read_numbers("over 1,5 million or sixty-two")]
 [('1,5 million', [1500000.0]), ('sixty-two', [62.0])]
