@@ -271,8 +271,10 @@ def find_mentions(
             continue
         run = words[start:end]
         found = _near(" ".join(run), names, limit, model)
-        if not found and longer_names:
-            found = _longer(run, uses_capitals, names, limit, model)
+        may_be_longer = all(_may_be_in_name(word, uses_capitals, model) for word in run)
+        if not found and longer_names and may_be_longer:
+            longer = names.containing(" ".join(run), limit)
+            found = longer if len(longer) <= _MAX_LONGER_NAMES else []
         if found:
             spans.append(Span(start, end, found))
             covered.update(range(start, end))
@@ -480,16 +482,6 @@ def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> li
     if model and model.is_known(text.lower()):
         return [one for one in near if normalise(text).startswith(normalise(one.matched))]
     return near
-
-
-def _longer(
-    words: Sequence[str], uses_capitals: bool, names: Names, limit: int, model: LinkingModel | None
-) -> list[NameMatch]:
-    """Find names that contain a run of words, if they are few."""
-    if not all(_may_be_in_name(word, uses_capitals, model) for word in words):
-        return []
-    longer = names.containing(" ".join(words), limit)
-    return longer if len(longer) <= _MAX_LONGER_NAMES else []
 
 
 def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) -> bool:
