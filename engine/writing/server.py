@@ -73,15 +73,9 @@ class _Completion(BaseModel):
 class ServerGenerator:
     """A model behind an OpenAI-compatible server, with its key in KBQA_SERVER_API_KEY.
 
-    Args:
-        url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        prompt: The format that the model was trained with; `load_prompt_format` reads an adapter's.
-        model: Its name on the server; not needed if the server has only one.
-        decoding: How far texts are constrained. Only vLLM's server offers ``schema``, and ``graph``
-            only with kbqa's logits processor, which should have opened the same graph.
-        seed: Seed of the samples.
-        timeout_s: For one request.
-        retries: Further tries of a failed request.
+    `url` is the root of the API, such as ``http://127.0.0.1:8000/v1``, `model` its name there, not
+    needed if there is only one. Only the server of vLLM offers the level ``schema``, and
+    ``graph`` only with kbqa's logits processor, which should have opened the same graph.
 
     Raises:
         InputError: The URL or the key is not valid.
