@@ -132,7 +132,7 @@ class Pieces:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._special = frozenset(tokenizer.all_special_ids)
+        self.special = frozenset(tokenizer.all_special_ids)
         self._tokens: dict[tuple[str, str], tuple[int, ...]] = {}
         self._tries: WeakKeyDictionary[TextSet, dict[str, TrieNode]] = WeakKeyDictionary()
         self.end: int = tokenizer.eos_token_id
@@ -154,10 +154,6 @@ class Pieces:
         """Decode tokens; a space at the beginning is kept."""
         tokens = (*self._encode(_TEXT, _START), *tokens)
         return self._tokenizer.decode(tokens).removeprefix(_TEXT)
-
-    def is_special(self, token: int) -> bool:
-        """Return whether a token has no text."""
-        return token in self._special
 
     def _trie(self, texts: TextSet, before: str) -> TrieNode:
         """Return the trie of some texts; it is built once."""
@@ -251,7 +247,7 @@ class SteeredText:
                     places.append(_InText(node, place.choice))
                 if node is not None and node.text is not None:
                     reach(place.choice.then(node.text), _LINE if node.newline else _TEXT)
-            elif not self._pieces.is_special(token):
+            elif token not in self._pieces.special:
                 tokens, region = (*place.tokens, token), place.region
                 text = place.written + self._pieces.text(tokens)
                 if region.goes_on(text):
