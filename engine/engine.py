@@ -13,7 +13,7 @@ from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.methods import DEFAULT_METHOD, Resources, make_method
-from kbqa.engine.questions.question_sets import with_topic
+from kbqa.engine.questions.words import with_topic
 from kbqa.engine.running.run import read_given, run_given
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
 from kbqa.kb.deadline import keep_to

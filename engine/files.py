@@ -286,10 +286,13 @@ def check_same_settings(
         )
 
 
-def file_sha256(path: Path) -> str:
-    """Hash a file's bytes, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def file_sha256(*paths: Path) -> str:
+    """Hash the bytes of files, one after the other, in hex."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.questions.official import convert_queries
+from kbqa.engine.questions.question_sets import convert_queries
 from kbqa.kb.graph import Graph, Schema
 from kbqa.kb.schema import GraphSchema, is_telling, list_relations
 from kbqa.sparql.compile import compile_crp

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbqa.engine.files import file_sha256
 from kbqa.engine.writing.checkpoint import (
     UNREADABLE,
     adapter_config,
     add_adapter,
     base_model,
     fastest_precision,
-    files_sha256,
     quiet_transformers,
     unusual_settings,
 )
@@ -228,6 +228,5 @@ def _revision(base: str, causal: "PreTrainedModel") -> str | None:
     if not directory.is_dir():
         commit: str | None = getattr(causal.config, "_commit_hash", None)
         return commit
-    return files_sha256(
-        sorted([*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")])
-    )
+    patterns = ("model*.safetensors", "pytorch_model*.bin")
+    return file_sha256(*sorted(each for pattern in patterns for each in directory.glob(pattern)))

@@ -23,6 +23,7 @@ from kbqa.engine.cli import Stopped, check_key
 from kbqa.engine.commands.options import (
     ChatChoice,
     MethodChoice,
+    asked_questions,
     chat_options,
     deadline_option,
     method_options,
@@ -30,7 +31,7 @@ from kbqa.engine.commands.options import (
     open_engine,
 )
 from kbqa.engine.commands.screen import print_lines, render_text, standard_output, waiting
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
@@ -155,8 +156,6 @@ def _ask_engine(
 
 def _answer_all(question: str, ask: Callable[[str], Mapping[str, Any]], as_json: bool) -> bool:
     """Answer a question, or for ``-`` those of standard input; return whether all succeeded."""
-    from kbqa.engine.questions.question_sets import asked_questions
-
     if question == "-":
         succeeded = [_answer_one_of_many(text, ask, as_json) for text in asked_questions(question)]
         return all(succeeded)

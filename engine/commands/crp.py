@@ -29,8 +29,7 @@ from kbqa.engine.commands.options import (
     model_options,
     questions_option,
 )
-from kbqa.engine.writing.generate import Candidate, written_text
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import Candidate, ModelChoice, written_text
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_json
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names

@@ -22,6 +22,7 @@ from kbqa.engine.running.judge import ASKER_FOLDER, SHIPPED_JUDGE
 from kbqa.engine.writing.checkpoint import (
     adapter_base,
     check_base_model,
+    model_folder,
     open_adapter,
     require_cpu_extra,
     require_lm_extra,
@@ -29,8 +30,7 @@ from kbqa.engine.writing.checkpoint import (
     tensor_shapes,
     why_peft,
 )
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER
-from kbqa.engine.writing.model_choice import WeightsChoice, default_backend
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, WeightsChoice, default_backend
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
@@ -360,7 +360,7 @@ def _check_base(name: str) -> Finding:
             )
             return ok("base model", f"{name} {state}")
         check_base_model(name, ask_hub=False)
-        if not Path(name).is_dir() and _cached(name) is None:
+        if model_folder(name) is None:
             return warning(
                 "base model",
                 f"{name} is not on this machine and will be downloaded at first use",
@@ -372,24 +372,10 @@ def _check_base(name: str) -> Finding:
     return ok("base model", f"{name} is on this machine")
 
 
-def _cached(name: str) -> Path | None:
-    """Return the folder of a model in the Hugging Face cache, if it is there."""
-    try:
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
-    except ImportError:
-        return None
-    try:
-        config = try_to_load_from_cache(name, "config.json")
-    except HFValidationError:
-        return None
-    return Path(config).parent if isinstance(config, str) else None
-
-
 def _weights_directory(name: str) -> Path | None:
     if (shipped := shipped_files(name)) is not None:
         return shipped.checkpoint if shipped.checkpoint.is_dir() else None
-    return Path(name) if Path(name).is_dir() else _cached(name)
+    return model_folder(name)
 
 
 def _misfit(adapter: Path, name: str) -> str:

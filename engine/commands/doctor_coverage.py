@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.evaluation.scores import normalise_answer
-from kbqa.engine.questions.official import (
+from kbqa.engine.questions.question_sets import (
     gold_answers,
     parse_answers,
     read_question_rows,
-    scored_parses,
-)
-from kbqa.engine.questions.question_sets import (
     record_problem,
+    scored_parses,
     topic_entities,
 )
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph

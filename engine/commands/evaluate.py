@@ -25,7 +25,7 @@ from kbqa.engine.commands.options import (
 )
 from kbqa.engine.commands.screen import render_summary
 from kbqa.engine.evaluation.scores import METRICS
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.commands.options import check_answers
+from kbqa.engine.commands.options import asked_questions, check_answers
 from kbqa.engine.linking.linker import LinkedEntity, Linker, explain_unlinked
 from kbqa.engine.linking.mentions import Mentions
-from kbqa.engine.questions.question_sets import asked_questions, read_questions
+from kbqa.engine.questions.question_sets import read_questions
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,

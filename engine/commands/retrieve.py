@@ -14,7 +14,7 @@ from kbqa.engine.commands.options import (
     watched,
 )
 from kbqa.engine.methods import read_settings, split_settings
-from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, Shown
+from kbqa.engine.retrieval.retrieval import Mechanism, PoolingSettings, Shown
 from kbqa.engine.retrieval.retriever import ScorerName
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_note

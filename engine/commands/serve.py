@@ -29,7 +29,7 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
 )
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import SECONDS, GraphChoice, graph_options
 from kbqa.kb.connections import Address, Connections, Response, read_address
 from kbqa.sparql.crp import Entity

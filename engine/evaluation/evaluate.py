@@ -42,8 +42,7 @@ from kbqa.engine.evaluation.rows import (
 )
 from kbqa.engine.files import claimed, file_sha256, manifest_path
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, write_apart
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, ModelChoice, write_apart
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import (
     AnsweringError,

@@ -18,15 +18,15 @@ from kbqa.engine.evaluation.evaluate import Recorded, log_failure, run_set
 from kbqa.engine.files import invalid_field
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
 from kbqa.engine.retrieval.retrieval import (
+    PoolingSettings,
     Retrieved,
+    Shown,
     describe_scorer,
     make_scorer,
     retrieve,
 )
-from kbqa.engine.retrieval.retriever import ScorerName
-from kbqa.engine.retrieval.subgraphs import Caps
+from kbqa.engine.retrieval.retriever import Caps, ScorerName
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import Names, name_terms
 from kbqa.kb.schema import GraphSchema
@@ -62,7 +62,7 @@ class RetrievalRow(_Record):
     triples: tuple[RowTriple, ...]  # best first
     seen: int | None = None  # triples that were scored
     truncated: bool | None = None  # something around the topics was left out
-    cut: Mapping[str, int] | None = None  # the fields of `kbqa.engine.retrieval.subgraphs.Cut`
+    cut: Mapping[str, int] | None = None  # the fields of `kbqa.engine.retrieval.retriever.Cut`
     seconds: Mapping[str, float] | None = None  # by stage; only runs with timings have it
     error: str | None
 

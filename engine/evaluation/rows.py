@@ -28,8 +28,7 @@ from kbqa.engine.files import (
     read_manifest,
     read_rows,
 )
-from kbqa.engine.questions.official import GoldKind, convert_queries, gold_kind
-from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.questions.question_sets import GoldKind, Question, convert_queries, gold_kind
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError, OutputError

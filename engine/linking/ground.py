@@ -257,14 +257,10 @@ class Grounder:
         mids = (entity.mid for entity in crp.entities())
         return {mid: self._mentions[mid] for mid in mids if mid in self._mentions}
 
-    def proposals(self, crp: Crp) -> list[tuple[Entity, list[EntityMatch]]]:
-        """List the names of a CRP, the topic first, each with all its matches, best first."""
-        slots = [_Slot(crp.topic, crp.path[0]), *_constraint_slots(crp)]
-        return [(name, self._matcher.rank(str(name), step)) for name, step in slots]
-
     def _readings(self, crp: Crp, topic_mids: Sequence[str]) -> Iterator[Grounding]:
         start = _Slot(crp.topic, crp.path[0])
-        choices = {slot: self._constrained(slot) for slot in _constraint_slots(crp)}
+        slots = dict.fromkeys(slot for each in crp.all_constraints() for slot in _slots(each))
+        choices = {slot: self._constrained(slot) for slot in slots}
         for topics in self._topics(crp, topic_mids):
             for topic, *numbers in _best_first([len(topics), *map(len, choices.values())]):
                 chosen = (matches[n] for matches, n in zip(choices.values(), numbers, strict=True))
@@ -368,12 +364,6 @@ def _similar_enough(matches: Iterable[EntityMatch]) -> list[EntityMatch]:
         if match.similarity >= MIN_SIMILARITY:
             first.setdefault(match.entity.mid, match)
     return list(first.values())
-
-
-def _constraint_slots(crp: Crp) -> list["_Slot"]:
-    """List the names of a CRP's constraints, each once, in reading order."""
-    slots = (slot for constraint in crp.all_constraints() for slot in _slots(constraint))
-    return list(dict.fromkeys(slots))
 
 
 def _slots(constraint: Constraint) -> Iterator[_Slot]:

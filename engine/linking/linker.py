@@ -9,7 +9,6 @@ right.
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -151,41 +150,9 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
     return candidates
 
 
-def entity_features(
-    candidate: EntityCandidate,
-    facts: EntityFacts,
-    around: AbstractSet[str],
-    asked: Mapping[str, float],
-    model: LinkingModel,
-) -> Features:
-    """Return a candidate's features, with those of the entity added.
-
-    `around` has the stems of the words outside the mention, `asked` the probability that they ask
-    for each relation.
-    """
-    chances = [asked[relation] for relation in facts.relations if relation in asked]
-    return {
-        **candidate.features,
-        "types": math.log1p(len(facts.types)),
-        "untyped": not facts.types,
-        # How well its types fit the words around.
-        "type_agreement": model.type_agreement(facts.types, around),
-        "relations": math.log1p(len(facts.relations)),
-        # The chance that the question asks for any of its relations, and for the most likely one.
-        "asked_relations": math.log(_LEAST_CHANCE + sum(chances)),
-        "asked_relation": math.log(_LEAST_CHANCE + max(chances, default=0.0)),
-    }
-
-
 def stems(text: str) -> frozenset[str]:
     """Return the stems of a text's words."""
     return frozenset(stem(token.text.lower()) for token in tokenise(text))
-
-
-def words_around(mentions: Mentions, span: Span) -> frozenset[str]:
-    """Return the stems of a question's words outside a span."""
-    words = (stem(token.text.lower()) for token in mentions.tokens)
-    return frozenset(w for i, w in enumerate(words) if not span.start <= i < span.end)
 
 
 def weighted_sum(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -238,11 +205,7 @@ class Linker:
         self._kept: dict[str, EntityFacts] = {}
 
     def link(self, question: str, limit: int = 10) -> list[LinkedEntity]:
-        """Find the entities that a question mentions, best first, each once, at most `limit`.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Find the entities that a question mentions, best first, each once, at most `limit`."""
         return self.rank(self.mentions(question), limit)
 
     def mentions(self, question: str) -> Mentions:
@@ -315,15 +278,28 @@ def final_features(
 ) -> list[Features]:
     """Return all features of each finalist; `facts` looks an entity up."""
     features = []
+    words = [stem(token.text.lower()) for token in mentions.tokens]
     asked_around: dict[frozenset[str], Mapping[str, float]] = {}
     for candidate in finalists:
-        around = words_around(mentions, candidate.span)
+        span, known = candidate.span, facts(candidate.match.mid)
+        around = frozenset(w for i, w in enumerate(words) if not span.start <= i < span.end)
         if around not in asked_around:
             asked_around[around] = model.asked_relations(around)
+        asked = asked_around[around]
+        chances = [asked[relation] for relation in known.relations if relation in asked]
         features.append(
-            entity_features(
-                candidate, facts(candidate.match.mid), around, asked_around[around], model
-            )
+            {
+                **candidate.features,
+                "types": math.log1p(len(known.types)),
+                "untyped": not known.types,
+                # How well its types fit the words around.
+                "type_agreement": model.type_agreement(known.types, around),
+                "relations": math.log1p(len(known.relations)),
+                # The chance that the question asks for any of its relations, and for the most
+                # likely one.
+                "asked_relations": math.log(_LEAST_CHANCE + sum(chances)),
+                "asked_relation": math.log(_LEAST_CHANCE + max(chances, default=0.0)),
+            }
         )
     return features
 

@@ -70,6 +70,7 @@ _LEAST_TITLE = 3
 _LONGEST_CODE = 5
 _LONGEST_SMALL_CODE = 3
 
+_MAX_ENTITIES = 30  # of one name, the best known first
 _MAX_NAME_WORDS = 12
 _MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
 _MAX_MISSPELT_WORDS = 4
@@ -231,20 +232,12 @@ class Mentions:
 
 
 def find_mentions(
-    question: str,
-    names: Names,
-    limit: int = 30,
-    model: LinkingModel | None = None,
-    longer_names: bool = True,
+    question: str, names: Names, model: LinkingModel | None = None, longer_names: bool = True
 ) -> Mentions:
     """Find the names and values in a question, as typed: case and punctuation need not be right.
 
-    Args:
-        question: The question.
-        names: The graph's names.
-        limit: Most entities for one name, the best known first.
-        model: It knows the words of other questions, which are not considered misspelt.
-        longer_names: Look also for longer names: London Heathrow Airport for Heathrow.
+    The model knows the words of other questions, which are not considered misspelt. With
+    `longer_names`, longer ones are looked for, too: London Heathrow Airport for Heathrow.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
@@ -252,10 +245,10 @@ def find_mentions(
     words = [token.text for token in tokens]
     written = [token.text + _symbols_after(token, text) for token in tokens]
     quoted = frozenset(_token_runs(tokens, (m.span(1) for m in _QUOTED.finditer(text))))
-    spans = names.match_spans(written, _MAX_NAME_WORDS, limit)
+    spans = names.match_spans(written, _MAX_NAME_WORDS, _MAX_ENTITIES)
     for start, end in sorted(quoted):
         if end - start > _MAX_NAME_WORDS:
-            matches = names.lookup(" ".join(written[start:end]), limit)
+            matches = names.lookup(" ".join(written[start:end]), _MAX_ENTITIES)
             spans += [Span(start, end, matches)] if matches else []
     exact = {(s.start, s.end): s for span in spans if (s := _exactly_written(span, written))}
     spans = [exact.get((span.start, span.end), span) for span in spans]
@@ -273,9 +266,11 @@ def find_mentions(
         if covered.issuperset(range(start, end)):
             continue
         run = words[start:end]
-        found = _near(" ".join(run), names, limit, model)
-        if not found and longer_names:
-            found = _longer(run, uses_capitals, names, limit, model)
+        found = _near(" ".join(run), names, model)
+        may_be_longer = all(_may_be_in_name(word, uses_capitals, model) for word in run)
+        if not found and longer_names and may_be_longer:
+            longer = names.containing(" ".join(run), _MAX_ENTITIES)
+            found = longer if len(longer) <= _MAX_LONGER_NAMES else []
         if found:
             spans.append(Span(start, end, found))
             covered.update(range(start, end))
@@ -477,22 +472,12 @@ def _token_runs(tokens: Sequence[Word], stretches: Iterable[Run]) -> Iterator[Ru
             yield touched[0], touched[-1] + 1
 
 
-def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> list[NameMatch]:
+def _near(text: str, names: Names, model: LinkingModel | None) -> list[NameMatch]:
     """Find names spelled nearly like a text; of a known word, such as "European", only stems."""
-    near = [match for match in names.near(text, limit) if not is_code(match.matched)]
+    near = [match for match in names.near(text, _MAX_ENTITIES) if not is_code(match.matched)]
     if model and model.is_known(text.lower()):
         return [one for one in near if normalise(text).startswith(normalise(one.matched))]
     return near
-
-
-def _longer(
-    words: Sequence[str], uses_capitals: bool, names: Names, limit: int, model: LinkingModel | None
-) -> list[NameMatch]:
-    """Find names that contain a run of words, if they are few."""
-    if not all(_may_be_in_name(word, uses_capitals, model) for word in words):
-        return []
-    longer = names.containing(" ".join(words), limit)
-    return longer if len(longer) <= _MAX_LONGER_NAMES else []
 
 
 def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) -> bool:

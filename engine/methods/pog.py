@@ -46,7 +46,7 @@ from kbqa.engine.deciding.reading import (
     read_yes,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.embedding.embedder import MINILM
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
 from kbqa.engine.methods import check_counts, check_temperature, walking_method
 from kbqa.engine.methods.walking import Followed, answer_from, walk_on

@@ -40,15 +40,17 @@ from kbqa.engine.methods.retrieval_prompts import (
     SubgraphSettings,
     read_triples,
 )
-from kbqa.engine.retrieval.pooling import PoolingSettings, ScoredTriples, find_kernels
 from kbqa.engine.retrieval.retrieval import (
+    PoolingSettings,
     Retrieved,
     RetrievedTriple,
+    ScoredTriples,
     describe_scorer,
+    find_kernels,
     make_scorer,
     retrieve,
 )
-from kbqa.engine.retrieval.subgraphs import Caps
+from kbqa.engine.retrieval.retriever import Caps
 from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Execution, path_record, with_names

@@ -18,8 +18,7 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.reading import clip_unread, is_no_answer, plain_lines
 from kbqa.engine.deciding.session import Session
 from kbqa.engine.methods import check_counts
-from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
-from kbqa.engine.retrieval.retrieval import RetrievedTriple
+from kbqa.engine.retrieval.retrieval import PoolingSettings, RetrievedTriple, Shown
 from kbqa.engine.retrieval.retriever import ScorerName
 from kbqa.kb.names.keys import normalise
 from kbqa.sparql.terms import Term

@@ -25,7 +25,7 @@ from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple
 
-from kbqa.engine.questions.measures import (
+from kbqa.engine.questions.words import (
     VALUE_KINDS,
     Bound,
     Kind,
@@ -117,9 +117,6 @@ def find_objection(
 
     `mentions` is as in `find_unaccounted`; `given` has the entities that the asker says the
     question is about.
-
-    Raises:
-        GraphError: The graph does not answer.
     """
     about = {each.mid for each in given if each.mid is not None}
     if about and about.isdisjoint(each.mid for each in crp.entities()):

@@ -1,61 +1,83 @@
-"""Read question sets, draw samples of them, and read a question by its function words."""
+"""Read question sets and their gold, in our form or that of the official releases; draw samples.
 
+Official records become ours: ``id``, ``question``, ``sparql``, ``topic_entities``, ``answers``, and
+fields that only one of the sets has. A record has one of four kinds of gold, or none and is then
+not scored:
+
+- ``answers``, a set of entities and literals; WebQSP has a set for each parse;
+- ``boolean``, the answer to a yes/no question;
+- ``count``, the answer to "how many?". Official sets give the number as their answer, and mark such
+  questions by their query, logical form or ``function``;
+- ``unanswerable``, if the right thing is not to answer.
+
+A part of a record in none of the accepted forms raises `TypeError`.
+
+Gold queries are converted to CRPs, and cached on disk: parsing takes about 30 ms a query, a quarter
+of an hour for the 27,000 training queries of ComplexWebQuestions. Reading the cache takes seconds.
+"""
+
+import gzip
+import hashlib
+import importlib.metadata
+import json
+import logging
 import random
 import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.questions.official import (
-    GoldKind,
-    GoldSets,
-    gold_boolean,
-    gold_count,
-    gold_kind,
-    gold_names,
-    gold_sets,
-    is_unanswerable,
-    names_other_kinds,
-    read_question_rows,
-    unread_gold,
-)
-from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import InputError
+import kbqa.sparql
+from kbqa.engine.files import BadRow, TextCache, read_rows
+from kbqa.kb.open import cache_directory
+from kbqa.sparql.convert.from_sparql import crp_from_sparql
+from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.errors import CrpConversionError, InputError, QuerySyntaxError
+from kbqa.sparql.forms import parse_crp, render_crp
 from kbqa.sparql.terms import is_mid
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+GoldKind: TypeAlias = Literal["answers", "boolean", "count", "unanswerable"]
+
+GoldSets: TypeAlias = tuple[Collection[str], ...]  # alternatives, each sorted
+
+# Not an answer's type, which questions name by a common noun.
+_TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
+_READ = "WebQSP, ComplexWebQuestions, GrailQA, Free917, SimpleQuestions or RouterKGQA"
+_SITE = "www.freebase.com/"
+_FACT = re.compile(
+    rf"(?P<subject>{_SITE}\S+)\t(?P<relation>{_SITE}\S+)\t(?P<object>{_SITE}\S+)\t"
+    r"(?P<question>.+)"
+)
+_ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
+
+_NUMBER_OR_DATE = re.compile(
+    r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+    r"|-?\d{4}-\d\d(?:-\d\d(?:T[\d:.]+)?)?(?:Z|[+-]\d\d:\d\d)?"
+)
+# How a query, an s-expression or a formula that counts begins.
+_COUNTS = re.compile(
+    r"[^{]*\bselect\s+(?:distinct\s+)?\(?\s*count\s*\(|\s*\(count\s", re.IGNORECASE
+)
+
+# Names that the gold of other question sets has, such as that of RoG.
+_LIKE_GOLD = re.compile(
+    r"(?:gold_)?answers?(?:_(?:entit(?:y|ies)|mids?|ids?|names?|list))?|golds?|ground_?truth"
+    r"|a_entity|targets?",
+    re.IGNORECASE,
+)
+_OTHER_KINDS = ("boolean", "count", "unanswerable")  # fields of other gold than answers
+
+_BLOCK = 200  # queries converted between two writes to the cache
+_CRP, _REASON = "crp ", "reason "  # prefixes of the cached texts
 
 _TOPICS, _ANSWERS = '"topic_entities": [{"mid", "name"}]', '"answers": [{"arg", "name"}]'
 _FORM = f'{{"id", "question", {_TOPICS}, {_ANSWERS}, "sparql"}}'
-
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_LATIN = re.compile(r"[a-zA-Z]")
-
-# ruff: noqa: SIM905 – lists of a hundred words read better as text
-_ENGLISH = frozenset(
-    """a an the of in on at to for from by with and or not no as is are was were be been am do does
-    did has have had can could will would should may might must who whom whose what whats which when
-    where why how many much that this these those there it its he his she her they their them i me
-    my you your we our us if than then about into over under between during before after tell name
-    list give show find""".split()
-)
-_FOREIGN = frozenset(
-    """le les des du dans est sont qui que quel quelle quels quelles combien où et une un au aux
-    der das den dem ist sind wer wie wo wann welche welcher welches und ein eine von im
-    el los las del en es son quién quien qué cuál cual cuáles cuántos dónde donde cuándo
-    il gli di è che chi quale quali quanti dove qual quais onde quem são""".split()
-)
-_SMALL_TALK = frozenset(
-    """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
-    yes no please cheers great nice well how are welcome sorry so very much lol""".split()
-)
-_MOST_SHARE = 0.25  # of English function words, up to which foreign ones decide
-
-_STARTS = re.compile(r"^(?:(?:and|so|but|ok|what about|how about)\b[ ,]*)+", re.IGNORECASE)
-_THERE = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b", re.IGNORECASE)
-_OWN = re.compile(r"\b(?:its|his|her|their)\b(?= \w)", re.IGNORECASE)
-_ITSELF = re.compile(r"\b(?:it|he|she|him|her|they|them)\b", re.IGNORECASE)
-_MOST_WORDS = 4  # of a question without a pronoun that may leave out its topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +106,11 @@ class Question:
         return gold_kind(self.golds, self.boolean, self.count, self.unanswerable)
 
 
-def asked_questions(argument: str) -> Iterator[str]:
-    """Yield the question of a command line, or for ``-`` the lines of standard input.
+@dataclass(frozen=True, slots=True)
+class Unconverted:
+    """The result for a query that no CRP can express."""
 
-    Raises:
-        InputError: The question is empty.
-    """
-    if argument == "-":
-        for line in sys.stdin.buffer:
-            if text := line.decode("utf-8-sig", "replace").strip():
-                yield text
-    elif argument.strip():
-        yield _typed(argument)
-    else:
-        raise InputError("the question is empty")
+    reason: str  # the same words for all such queries
 
 
 def read_questions(path: Path) -> list[Question]:
@@ -126,7 +139,8 @@ def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
     if not unscored:
         return None
     rows = (row for number, row in read_question_rows(path) if _id(row, number) in unscored)
-    field = next(filter(None, map(unread_gold, rows)), None)
+    named = (name for row in rows for name, value in row.items() if value not in (None, "", [], {}))
+    field = next((n for n in named if n != "answers" and _LIKE_GOLD.fullmatch(n)), None)
     if field is None and len(unscored) < len(questions):
         return None
     advice = f': "{field}" is not read. Write {_ANSWERS} with mids, which `kbqa entities` finds'
@@ -143,27 +157,199 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
     return [question for question in questions if question.id in drawn]
 
 
-def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
-    """Return a record's topic entities that have a mid."""
-    entities = row.get("topic_entities")
-    if not isinstance(entities, list | None):
-        raise TypeError('"topic_entities" is not a list')
-    found = map(_topic, entities or ())
-    return tuple(entity for entity in found if entity is not None)
+def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Row]]:
+    """Read the records of a question set, each with its line or record number.
+
+    `bad` is called with each record that is not a question; without it, the first one raises.
+    """
+    records = _document(path) if ".json" in path.suffixes else None
+    if records is None and ".txt" in path.suffixes:
+        records = _fact_lines(path)
+    if records is None:
+        for number, row in read_rows(path, bad):
+            yield number, _fact_row(row) if _is_fact(row) else row
+        return
+    for number, record in enumerate(records, 1):
+        try:
+            row = _row(record, number)
+        except (KeyError, TypeError, AttributeError) as error:
+            problem = f"not a record of {_READ} ({error!r})"
+            if bad is None:
+                raise InputError(f"{path}, record {number}: {problem}") from None
+            bad(number, problem)
+            continue
+        yield number, row
 
 
-def record_problem(error: KeyError | TypeError | AttributeError) -> str:
-    """Describe why a record is not a question, from the error that reading it raised."""
-    problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-    return f"not a question record: {problem}. Expected {_FORM}"
+def scored_parses(row: Row) -> list[Row]:
+    """Return a WebQSP record's parses that count: complete ones of a good question."""
+    try:
+        return [
+            parse
+            for parse in row["parses"]
+            if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
+            and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
+        ]
+    except (KeyError, TypeError):
+        raise TypeError('"parses" is not as in the official files') from None
 
 
-def _typed(argument: str) -> str:
-    """Return an argument as it was typed."""
-    try:  # In a locale without UTF-8, its bytes arrive as surrogates.
-        return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    except UnicodeEncodeError:  # Other surrogates, which no terminal sends.
-        return argument.encode("utf-8", "replace").decode("utf-8")
+def _document(path: Path) -> list[Any] | None:
+    """Return the records of an official JSON file; None for any other file."""
+    try:
+        document = json.loads(_content(path))
+    except ValueError:
+        return None  # JSON Lines, or something that `read_rows` refuses
+    if isinstance(document, dict):
+        document = document.get("Questions")
+    return document if isinstance(document, list) else None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
+def _fact_lines(path: Path) -> list[Row]:
+    """Read the lines of SimpleQuestions; one that is not of its form becomes an empty record."""
+    try:
+        text = _content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    # Not splitlines(): questions hold U+0085, from UTF-8 read as Latin-1.
+    lines = text.removesuffix("\n").split("\n") if text else []
+    matches = (_FACT.fullmatch(line.removesuffix("\r")) for line in lines)
+    return [
+        {name: _local_id(text) for name, text in match.groupdict().items()} if match else {}
+        for match in matches
+    ]
+
+
+def _local_id(text: str) -> str:
+    """Return the id that an address of Freebase's site ends with; other texts stay."""
+    return text.removeprefix(_SITE).replace("/", ".") if text.startswith(_SITE) else text
+
+
+def _row(record: Row, number: int) -> Row:
+    if "Parses" in record:
+        return _webqsp_row(record)
+    if _is_fact(record):
+        return _fact_row({"id": str(number), **record})
+    if "instruction" in record:
+        return _routerkgqa_row(record, number)
+    if "qid" in record:
+        return _grailqa_row(record)
+    if "utterance" in record:
+        return _free917_row(record, number)
+    return _cwq_row(record)
+
+
+def _is_fact(row: Row) -> bool:
+    """Return whether a record of ours has a fact instead of a query, as in SimpleQuestions."""
+    fact = [row.get("subject"), row.get("relation")]
+    return all(isinstance(each, str) for each in fact) and not row.get("sparql")
+
+
+def _fact_row(row: Row) -> Row:
+    """Add to a record the query and the topic that its fact implies."""
+    subject, mention = row["subject"], row.get("mention")
+    # SimpleQuestions has its questions, and so the mentions, in lower case.
+    name = mention.title() if isinstance(mention, str) else None
+    return {
+        "topic_entities": [{"mid": subject, "name": name}],
+        "sparql": f"SELECT DISTINCT ?x WHERE {{ ns:{subject} ns:{row['relation']} ?x }}",
+        "answers": [{"arg": row["object"]}] if row.get("object") else [],
+        **row,
+    }
+
+
+def _webqsp_row(record: Row) -> Row:
+    """Convert a record of WebQSP; its query is that of the first parse that counts."""
+    parses = record["Parses"]
+    topics = {parse["TopicEntityMid"]: parse.get("TopicEntityName") for parse in parses}
+    scored = scored_parses({"parses": parses})
+    others = {
+        constraint["Argument"]: constraint.get("EntityName")
+        for parse in parses
+        for constraint in parse.get("Constraints") or ()
+        if constraint.get("ArgumentType") == "Entity"
+    }
+    return {
+        "id": record["QuestionId"],
+        "question": record.get("RawQuestion") or record["ProcessedQuestion"],
+        "sparql": scored[0]["Sparql"] if scored else None,
+        "topic_entities": _named({mid: name for mid, name in topics.items() if mid}),
+        "entities_in_sparql": _named(others),
+        "parses": parses,
+    }
+
+
+def _named(names: Mapping[str, str | None]) -> list[Row]:
+    return [{"mid": mid, "name": name} for mid, name in names.items()]
+
+
+def _cwq_row(record: Row) -> Row:
+    """Convert a record of ComplexWebQuestions; its topics are the entities in its query."""
+    mids = dict.fromkeys(_TOPIC.findall(record["sparql"]))
+    return {
+        "id": record["ID"],
+        "question": record["question"],
+        "sparql": record["sparql"],
+        "webqsp_id": record.get("webqsp_ID"),
+        "compositionality_type": record.get("compositionality_type"),
+        "topic_entities": [{"mid": mid} for mid in mids],
+        "answers": [
+            {"arg": answer["answer_id"], "name": answer.get("answer")}
+            for answer in record.get("answers", ())
+        ],
+    }
+
+
+def _grailqa_row(record: Row) -> Row:
+    """Convert a record of GrailQA; one of its test set has only an id and a question."""
+    nodes = (record.get("graph_query") or {}).get("nodes") or ()
+    topics = {
+        node["id"]: node.get("friendly_name") for node in nodes if node["node_type"] == "entity"
+    }
+    answers = record.get("answer")
+    if answers == "null":  # The official script reads it as no answer.
+        answers = None
+    return {
+        "id": str(record["qid"]),
+        "question": record["question"],
+        "sparql": record.get("sparql_query"),
+        "s_expression": record.get("s_expression"),
+        "level": record.get("level"),
+        "function": record.get("function"),
+        "topic_entities": _named(topics),
+        "answers": [
+            {"arg": answer["answer_argument"], "name": answer.get("entity_name")}
+            for answer in answers or ()
+        ],
+    }
+
+
+def _free917_row(record: Row, number: int) -> Row:
+    return {
+        "id": str(record.get("id") or number),
+        "question": record["utterance"],
+        "formula": record.get("targetFormula"),
+    }
+
+
+def _routerkgqa_row(record: Row, number: int) -> Row:
+    asked = record["input"]
+    match = _ROUTERKGQA_INPUT.fullmatch(asked)
+    return {
+        "id": str(number),
+        "question": (match[1] if match else asked).strip(),
+        "crp_routerkgqa": record["output"],
+    }
 
 
 def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
@@ -185,7 +371,7 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
             boolean=gold_boolean(row),
             count=gold_count(row),
             unanswerable=is_unanswerable(row),
-            compares_values=names_other_kinds(row),
+            compares_values=any(field in row for field in _OTHER_KINDS),
             category=_text(row, "category"),
             generalization=_text(row, "level"),
             function=_text(row, "function"),
@@ -207,6 +393,21 @@ def _text(row: Mapping[str, Any], field: str) -> str | None:
     return text or None
 
 
+def record_problem(error: KeyError | TypeError | AttributeError) -> str:
+    """Describe why a record is not a question, from the error that reading it raised."""
+    problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    return f"not a question record: {problem}. Expected {_FORM}"
+
+
+def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
+    """Return a record's topic entities that have a mid."""
+    entities = row.get("topic_entities")
+    if not isinstance(entities, list | None):
+        raise TypeError('"topic_entities" is not a list')
+    found = map(_topic, entities or ())
+    return tuple(entity for entity in found if entity is not None)
+
+
 def _topic(entity: object) -> Entity | None:
     """Read a topic entity: a mid, or a record that may lack one."""
     if isinstance(entity, str) and is_mid(entity):
@@ -219,36 +420,162 @@ def _topic(entity: object) -> Entity | None:
     return Entity(name, mid) if mid else None
 
 
-def unlike_a_question(text: str) -> str | None:
-    """Return why a text is not a question in English; None if it may be one.
-
-    It is small talk if all its words are. It is in another language if it has no Latin letter, or
-    at least two function words of another language, more than English ones, and few of these. Key
-    words without any function word, such as "france capital", pass.
-    """
-    words = [each.lower().replace("’", "'") for each in _WORD.findall(text)]
-    if all(word in _SMALL_TALK for word in words):
-        return "this does not look like a question"
-    english = sum(word.partition("'")[0] in _ENGLISH for word in words)
-    foreign = sum(word in _FOREIGN for word in words)
-    is_foreign = foreign >= 2 and foreign > english and english <= _MOST_SHARE * len(words)
-    if is_foreign or not _LATIN.search(text):
-        return "the question does not look like English"
-    return None
+def gold_kind(
+    golds: GoldSets, boolean: bool | None, count: int | None, unanswerable: bool
+) -> GoldKind | None:
+    """Return the kind of gold that a question has, if it has any."""
+    if unanswerable:
+        return "unanswerable"
+    if boolean is not None:
+        return "boolean"
+    if count is not None:
+        return "count"
+    return "answers" if golds else None
 
 
-def with_topic(question: str, name: str) -> str:
-    """Write the name of its topic into a question that leaves it out; else return it as it is.
+def gold_answers(row: Row) -> list[str]:
+    """Return a record's gold answers; one that is only known by its name is left out."""
+    return [text for answer in _answers(row) if (text := _answer(answer))]
 
-    >>> with_topic("and its neighbours?", "Bulgaria"), with_topic("how big is it", "Finland")
-    ("Bulgaria's neighbours?", 'how big is Finland')
-    >>> with_topic("population?", "Nepal")
-    'population of Nepal'
-    """
-    rest = _STARTS.sub("", question.strip())
-    for pattern, words in ((_THERE, f"in {name}"), (_OWN, f"{name}'s"), (_ITSELF, name)):
-        if match := pattern.search(rest):
-            return rest[: match.start()] + words + rest[match.end() :]
-    if rest and len(rest.split()) <= _MOST_WORDS:
-        return f"{rest.rstrip(' ?!.')} of {name}"
-    return question
+
+def parse_answers(parse: Row) -> list[str]:
+    """Return the gold answers of a WebQSP parse."""
+    try:
+        answers = [answer["AnswerArgument"] for answer in parse["Answers"]]
+    except (KeyError, TypeError):
+        raise TypeError('the "Answers" of a parse are not as in the official files') from None
+    if not all(isinstance(answer, str) for answer in answers):
+        raise TypeError('an "AnswerArgument" is not a text')
+    return answers
+
+
+def gold_sets(row: Row) -> GoldSets:
+    """Return the gold sets: the answers, or for WebQSP those of each parse that counts."""
+    if "parses" in row:
+        return tuple(tuple(sorted(parse_answers(parse))) for parse in scored_parses(row))
+    answers = tuple(sorted(set(gold_answers(row))))
+    return (answers,) if answers else ()
+
+
+def gold_names(row: Row) -> GoldSets:
+    """Return the gold sets with names in place of mids; none if no entity has a name."""
+    if "parses" in row:
+        sets = [
+            [(each["AnswerArgument"], each.get("EntityName")) for each in parse["Answers"]]
+            for parse in scored_parses(row)
+        ]
+    else:
+        answers = [
+            (text, each.get("name") if isinstance(each, Mapping) else None)
+            for each in _answers(row)
+            if (text := _answer(each))
+        ]
+        sets = [answers] if answers else []
+    entities = [name for one in sets for text, name in one if is_mid(text)]
+    if entities and not any(entities):
+        return ()
+    return tuple(tuple(sorted({str(name or text) for text, name in one})) for one in sets)
+
+
+def gold_boolean(row: Row) -> bool | None:
+    """Return the gold answer to a yes/no question; None for other questions."""
+    boolean = row.get("boolean")
+    if not isinstance(boolean, bool | None):
+        raise TypeError('"boolean" is neither true nor false')
+    return boolean
+
+
+def gold_count(row: Row) -> int | None:
+    """Return the gold answer to "how many?"; None for other questions."""
+    count = row.get("count")
+    if count is None and _is_marked_as_count(row):
+        given = [str(_answer(each) or each.get("name")) for each in _answers(row)]
+        return int(given[0]) if len(given) == 1 and given[0].isdecimal() else None
+    if isinstance(count, bool) or not isinstance(count, int | None) or (count or 0) < 0:
+        raise TypeError('"count" is not a whole number from 0 on')
+    return count
+
+
+def is_unanswerable(row: Row) -> bool:
+    """Return whether a record says that the question cannot be answered."""
+    unanswerable = row.get("unanswerable")
+    if not isinstance(unanswerable, bool | None):
+        raise TypeError('"unanswerable" is neither true nor false')
+    others = (_answers(row) or None, row.get("boolean"), row.get("count"))
+    if unanswerable and any(other is not None for other in others):
+        raise TypeError('the question is "unanswerable" and has an answer')
+    return bool(unanswerable)
+
+
+def _is_marked_as_count(row: Row) -> bool:
+    if row.get("function") == "count":
+        return True
+    forms = (row.get(field) for field in ("sparql", "s_expression", "formula"))
+    return any(isinstance(form, str) and _COUNTS.match(form) for form in forms)
+
+
+def _answers(row: Row) -> list[Any]:
+    found = row.get("answers")
+    if not isinstance(found, list | None):
+        raise TypeError('"answers" is not a list')
+    return found or []
+
+
+def _answer(answer: object) -> str | None:
+    """Read a gold answer: a mid, a number, a date, or a record with a mid or a literal's text."""
+    value = answer
+    if isinstance(answer, Mapping):
+        if "arg" not in answer and "name" not in answer:
+            raise TypeError(f'the answer {answer!r} has no "arg"')
+        value = answer.get("arg")
+    elif isinstance(answer, str) and not is_mid(answer) and not _NUMBER_OR_DATE.fullmatch(answer):
+        raise TypeError(
+            f"the answer {answer!r} looks like a name, and answers are compared by id. Write "
+            f'{{"arg": "m.…", "name": {json.dumps(answer, ensure_ascii=False)}}} with its mid '
+            f'(kbqa entities finds it), or for a literal {{"arg": "its text"}}'
+        )
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str | None) or (value is None and answer is None):
+        raise TypeError(f"the answer {answer!r} is neither a mid nor a literal")
+    return value
+
+
+def convert_queries(queries: Iterable[str]) -> dict[str, Crp | Unconverted]:
+    """Convert queries, each once; entities come back as mids without names."""
+    wanted = list(dict.fromkeys(queries))
+    cache = TextCache(cache_directory() / f"crps-{_converter_digest()}.sqlite", "converted queries")
+    found: Mapping[str, bytes] = cache.read(wanted)
+    texts = {query: made.decode() for query, made in found.items()}
+    missing = [query for query in wanted if query not in texts]
+    if missing:
+        logger.info("converting %d queries to CRPs", len(missing))
+    for start in range(0, len(missing), _BLOCK):
+        block = {query: _convert(query) for query in missing[start : start + _BLOCK]}
+        cache.write({query: text.encode() for query, text in block.items()})
+        texts |= block
+    return {query: _read(texts[query]) for query in wanted}
+
+
+def _convert(query: str) -> str:
+    try:
+        return f"{_CRP}{render_crp(crp_from_sparql(query))}"
+    except CrpConversionError as error:
+        return f"{_REASON}{error.reason}"
+    except QuerySyntaxError:
+        return f"{_REASON}SPARQL that does not parse"
+
+
+def _read(text: str) -> Crp | Unconverted:
+    if text.startswith(_CRP):
+        return parse_crp(text.removeprefix(_CRP)).crp
+    return Unconverted(text.removeprefix(_REASON))
+
+
+def _converter_digest() -> str:
+    """Hash all that can change the conversion: the code of `kbqa.sparql`, and rdflib's version."""
+    digest = hashlib.sha256(importlib.metadata.version("rdflib").encode())
+    folder = Path(kbqa.sparql.__path__[0])
+    for module in sorted(folder.rglob("*.py")):
+        digest.update(module.read_bytes())
+    return digest.hexdigest()[:12]

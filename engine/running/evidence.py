@@ -17,7 +17,7 @@ from kbqa.engine.answer import (
 )
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.linker import explain_unlinked
-from kbqa.engine.questions.question_sets import unlike_a_question
+from kbqa.engine.questions.words import unlike_a_question
 from kbqa.engine.running.repair import Repair
 from kbqa.engine.running.tried import Execution, Tried, describe_found, path_record, with_names
 from kbqa.kb.graph import Graph

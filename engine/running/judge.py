@@ -23,8 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from kbqa.engine.embedding.bert import Bert, linear, load_minilm, tanh_gelu
-from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.embedding.embedder import Bert, Embedder, linear, load_minilm, tanh_gelu
 from kbqa.engine.files import file_sha256, read_json
 from kbqa.engine.linking.mentions import named_entities
 from kbqa.engine.running.tried import (
@@ -39,13 +38,11 @@ from kbqa.engine.running.tried import (
 from kbqa.engine.writing.beam_search import LoadedModel, read_continuation
 from kbqa.engine.writing.checkpoint import (
     Adapter,
-    files_sha256,
     merge_lora,
     open_adapter,
     openvino_precision,
 )
-from kbqa.engine.writing.generate import PROMPT_FILE
-from kbqa.engine.writing.model_choice import Backend, ModelChoice
+from kbqa.engine.writing.generate import PROMPT_FILE, Backend, ModelChoice
 from kbqa.engine.writing.openvino import prepare_model
 from kbqa.engine.writing.steering import Tokenizer
 from kbqa.kb.graph import Graph
@@ -288,8 +285,8 @@ class AdapterSettings(NamedTuple):
 class CrossEncoder:
     """Scores pairs of a question and a text. Any number of threads may use one.
 
-    It is the packaged all-MiniLM-L6-v2 (`kbqa.engine.embedding.bert`) with a LoRA adapter merged
-    into it and a linear output over the mean of the last layer.
+    It is the packaged all-MiniLM-L6-v2 with a LoRA adapter merged into it and a linear output over
+    the mean of the last layer.
 
     Source: Nogueira and Cho 2019, cross-encoders that rank; Hu et al. 2022, LoRA.
 
@@ -335,7 +332,7 @@ class CrossEncoder:
 
 def reader_revision(folder: Path) -> str:
     """Hash an adapter and its scale, to tell it from others."""
-    return files_sha256([folder / ADAPTER_FILE, folder / SETTINGS_FILE])[:8]
+    return file_sha256(folder / ADAPTER_FILE, folder / SETTINGS_FILE)[:8]
 
 
 def merge_adapter(weights: "Weights", adapter: "Weights", scale: float) -> dict[str, "Floats"]:

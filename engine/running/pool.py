@@ -36,7 +36,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import stems
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.questions.measures import VALUE_KINDS, Bound, Kind, Measure, find_measures
+from kbqa.engine.questions.words import VALUE_KINDS, Bound, Kind, Measure, find_measures
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,

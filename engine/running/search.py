@@ -23,7 +23,7 @@ from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.linker import MAX_STARTS, LinkedEntity, starting_topics
-from kbqa.engine.questions.measures import find_values
+from kbqa.engine.questions.words import find_values
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.english import relation_words

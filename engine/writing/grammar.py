@@ -216,25 +216,19 @@ def _may_answer(end: Term) -> bool:
     return language is None or language.lower().split("-")[0] == "en"
 
 
-def _leads_on(relation: str) -> bool:
-    return is_sayable(relation) and not relation.startswith(_DESCRIBES)
-
-
 def _arrows(hops: Iterable[Hop]) -> TextSet:
-    return TextSet(sorted({arrow(hop) for hop in hops if _leads_on(hop.relation)}))
+    telling = (hop for hop in hops if not hop.relation.startswith(_DESCRIBES))
+    return TextSet(sorted({arrow(hop) for hop in telling if is_sayable(hop.relation)}))
 
 
 def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:
     starts: dict[str, list[str]] = {}
     for topic in topics:
         name = decode_name(topic.name or "")
-        if topic.mid is not None and _is_writable(name):
+        is_writable = name == name.strip() != "" and "\n" not in name and "-[" not in name
+        if topic.mid is not None and is_writable and name[0] != "?":
             starts.setdefault(name, []).append(topic.mid)
     return starts
-
-
-def _is_writable(name: str) -> bool:
-    return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"
 
 
 class OneOf(NamedTuple):

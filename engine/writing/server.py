@@ -7,12 +7,12 @@ around the prompt. Each candidate is a request, since not every server supports 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from kbqa.engine.chat.server import SMALL_MODEL, OpenAIServer, Retrying, describe_offer
+from kbqa.engine.writing.beam_search import best_walked
 from kbqa.engine.writing.ebnf import (
     GRAPH_PROCESSOR,
     TOPICS,
@@ -29,25 +29,19 @@ from kbqa.engine.writing.generate import (
     Progress,
     PromptFormat,
     Request,
-    best_distinct,
 )
-from kbqa.engine.writing.steering import Decoding, walked_topics
+from kbqa.engine.writing.steering import Decoding
 from kbqa.sparql.errors import KbqaError, ModelError
 
 if TYPE_CHECKING:
     from openai import OpenAI
 
 
-Search = Literal["sample", "beam"]
-
 VLLM = "vllm"  # what vLLM's server names as the owner of its models
 
 # Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the
 # settings that the model's makers recommend for chat.
 VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-
-# vLLM counts the end of text among a beam's tokens only if it is asked to.
-_VLLM_BEAMS = {"use_beam_search": True, "include_stop_str_in_output": True}
 
 _CONCURRENT = 16  # requests: vLLM computes them together, llama.cpp one after the other
 
@@ -56,9 +50,7 @@ class _Continuation(NamedTuple):
     text: str
     temperature: float  # 0 is greedy
     seed: int
-    n: int = 1  # only some servers accept more than one
-    extra: Mapping[str, object] = {}  # fields of the request that only this server knows
-    grammar: str | None = None  # constrains the text, in EBNF; for vLLM's servers
+    extra: Mapping[str, object]  # fields of the request that only this server knows
 
 
 class _TokenLogprobs(BaseModel):
@@ -82,21 +74,14 @@ class _Completion(BaseModel):
 class ServerGenerator:
     """A model behind an OpenAI-compatible server, with its key in KBQA_SERVER_API_KEY.
 
-    Args:
-        url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        prompt: The format that the model was trained with; `load_prompt_format` reads an adapter's.
-        model: Its name on the server; not needed if the server has only one.
-        decoding: How far texts are constrained. Only vLLM's server offers ``schema``, and ``graph``
-            only with kbqa's logits processor, which should have opened the same graph.
-        search: ``sample``, or ``beam``, which only vLLM's server offers, slowly.
-        seed: Seed of the samples.
-        timeout_s: For one request.
-        retries: Further tries of a failed request.
+    `url` is the root of the API, such as ``http://127.0.0.1:8000/v1``, `model` its name there, not
+    needed if there is only one. Only the server of vLLM offers the level ``schema``, and
+    ``graph`` only with kbqa's logits processor, which should have opened the same graph.
 
     Raises:
         InputError: The URL or the key is not valid.
         ModelError: The `llm` extra is missing, no server answers, it does not serve the model, or
-            it cannot search or constrain as asked.
+            it cannot constrain as asked.
     """
 
     def __init__(
@@ -106,31 +91,27 @@ class ServerGenerator:
         model: str | None = None,
         decoding: Decoding | None = None,
         *,
-        search: Search = "sample",
         seed: int = DEFAULT_SEED,
         timeout_s: float = 120.0,
         retries: int = 3,
     ) -> None:
         decoding = decoding or Decoding()
         self._decoding, self._grammar = decoding, decoding_grammar(decoding, prompt)
-        if decoding.level != "none" and search == "beam":
-            raise ModelError("vLLM's beam search cannot be constrained. Use --decoding none.")
         self._server = OpenAIServer(url, timeout_s, SMALL_MODEL)
         self._retrying = Retrying(retries=retries)
         self._url = self._server.url
         served = self._retrying.call(self._server.models, self._url)
         self._model = _choose(url, served, model)
-        self._prompt, self._search, self._seed = prompt, search, seed
+        self._prompt, self._seed = prompt, seed
         is_vllm = served[self._model] == VLLM
-        if search == "beam" and not is_vllm:
-            raise ModelError(
-                f"{url} is not a vLLM server; only those offer beam search. Use search='sample'."
-            )
         if decoding.level != "none" and not is_vllm:
             raise ModelError(
                 f"{url} is not a vLLM server; only those can be constrained. Use --decoding none."
             )
-        self._extra = VLLM_AS_IT_IS if is_vllm else {}
+        self._extra: dict[str, object] = {**VLLM_AS_IT_IS} if is_vllm else {}
+        if self._grammar is not None:
+            grammar = {"grammar": self._grammar}
+            self._extra |= {"structured_outputs": grammar, "return_token_ids": True}
         if decoding.level == "graph":
             self._check_follows_graph()
         self.name = f"{self._model} at {self._url}, decoding {decoding.level}"
@@ -158,24 +139,19 @@ class ServerGenerator:
             except KbqaError:
                 pool.shutdown(cancel_futures=True)
                 raise
-        best = [best_distinct(candidates, n) for candidates in found]
-        if self._decoding.level == "graph":
-            return list(map(self._with_topics, requests, best))
-        return best
-
-    def _with_topics(self, request: Request, written: Sequence[Candidate]) -> list[Candidate]:
-        steps = self._decoding.steps(request, self._prompt.crp_format) if written else None
-        return [replace(one, topics=walked_topics(steps, one.text)) for one in written]
+        form = self._prompt.crp_format
+        return [
+            best_walked(written, n, self._decoding.steps(request.topics, form) if written else None)
+            for request, written in zip(requests, found, strict=True)
+        ]
 
     def _continuations(self, request: Request, n: int) -> list[_Continuation]:
         text = self._prompt.render(request.question, request.relations)
-        if self._search == "beam":
-            return [_Continuation(text, 0.0, self._seed, n, {**self._extra, **_VLLM_BEAMS})]
-        extra: dict[str, object] = dict(self._extra)
+        extra = self._extra
         if self._decoding.level == "graph":
             steered = Steered(request.topics, self._prompt.crp_format)
-            extra["vllm_xargs"] = write_steered(steered)
-        greedy = _Continuation(text, 0.0, self._seed, extra=extra, grammar=self._grammar)
+            extra = {**extra, "vllm_xargs": write_steered(steered)}
+        greedy = _Continuation(text, 0.0, self._seed, extra)
         samples = [
             greedy._replace(temperature=TEMPERATURE, seed=self._seed + number)
             for number in range(n if n > 1 else 0)
@@ -184,29 +160,25 @@ class ServerGenerator:
 
     def _complete(self, continuation: _Continuation) -> list[Candidate]:
         """Continue a text; leave out candidates beyond the length limit."""
-        extra = dict(continuation.extra)
-        if continuation.grammar is not None:
-            grammar = {"grammar": continuation.grammar}
-            extra |= {"structured_outputs": grammar, "return_token_ids": True}
 
         def request(client: "OpenAI") -> bytes:
             response = client.completions.with_raw_response.create(
                 model=self._model,
                 prompt=continuation.text,
-                n=continuation.n,
+                n=1,
                 temperature=continuation.temperature,
                 top_p=1,
                 seed=continuation.seed,
                 max_tokens=MAX_NEW_TOKENS,
                 logprobs=1,  # those of the tokens themselves; some servers take 0 for none at all
-                extra_body=extra,
+                extra_body=continuation.extra,
             )
             return response.content
 
         candidates = []
         for written in self._ask(request):
             logprobs = [] if written.finish_reason == "length" else self._logprobs(written)
-            if logprobs and continuation.grammar is not None:
+            if logprobs and self._grammar is not None:
                 logprobs = self._own_logprobs(written)
             if logprobs:  # A text that ends at once is empty, and may count no token.
                 candidates.append(Candidate(written.text, sum(logprobs), len(logprobs)))
@@ -250,7 +222,7 @@ class ServerGenerator:
 
     def _check_follows_graph(self) -> None:
         """Check that the server has the logits processor: only this refuses topics like these."""
-        wrong = _Continuation("?", 0.0, self._seed, extra={"vllm_xargs": {TOPICS: "wrong"}})
+        wrong = _Continuation("?", 0.0, self._seed, {"vllm_xargs": {TOPICS: "wrong"}})
         try:
             self._complete(wrong)
         except ModelError as error:

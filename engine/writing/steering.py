@@ -40,6 +40,7 @@ from kbqa.engine.writing.grammar import (
 from kbqa.kb.deadline import held
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import list_relations
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import CrpSyntaxError, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
@@ -131,7 +132,7 @@ class Pieces:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._special = frozenset(tokenizer.all_special_ids)
+        self.special = frozenset(tokenizer.all_special_ids)
         self._tokens: dict[tuple[str, str], tuple[int, ...]] = {}
         self._tries: WeakKeyDictionary[TextSet, dict[str, TrieNode]] = WeakKeyDictionary()
         self.end: int = tokenizer.eos_token_id
@@ -153,10 +154,6 @@ class Pieces:
         """Decode tokens; a space at the beginning is kept."""
         tokens = (*self._encode(_TEXT, _START), *tokens)
         return self._tokenizer.decode(tokens).removeprefix(_TEXT)
-
-    def is_special(self, token: int) -> bool:
-        """Return whether a token has no text."""
-        return token in self._special
 
     def _trie(self, texts: TextSet, before: str) -> TrieNode:
         """Return the trie of some texts; it is built once."""
@@ -235,15 +232,35 @@ class SteeredText:
         """Return the state after a token; None if the token may not follow."""
         if token == self._pieces.end:
             return SteeredText(self._pieces, (), may_end=False) if self._may_end else None
-        following = _Following(self._pieces)
+        places: list[_InText | _InRegion] = []
+        may_end = False
+
+        def reach(options: Options, before: str = _TEXT) -> None:
+            nonlocal may_end
+            places.extend(self._pieces.open(options, before))
+            may_end = may_end or (options.may_end and before != _LINE)
+
         for place in self._places:
             if isinstance(place, _InText):
-                following.go_on_in_text(place, token)
-            elif not self._pieces.is_special(token):
-                following.go_on_in_region(place, token)
-        if not following.places and not following.may_end:
-            return None
-        return SteeredText(self._pieces, following.places, following.may_end)
+                node = place.node.children.get(token)
+                if node is not None and node.children:
+                    places.append(_InText(node, place.choice))
+                if node is not None and node.text is not None:
+                    reach(place.choice.then(node.text), _LINE if node.newline else _TEXT)
+            elif token not in self._pieces.special:
+                tokens, region = (*place.tokens, token), place.region
+                text = place.written + self._pieces.text(tokens)
+                if region.goes_on(text):
+                    places.append(_InRegion(place.written, tokens, region))
+                if region.is_done(text):
+                    reach(region.then(text))
+                elif (
+                    self._pieces.merges_newlines
+                    and text.endswith("\n")
+                    and region.is_done(text[:-1])
+                ):
+                    reach(region.then(text[:-1]), _LINE)
+        return SteeredText(self._pieces, places, may_end) if places or may_end else None
 
     def _listed(self) -> Sequence[int] | None:
         """List the tokens that may follow; None if free text may follow."""
@@ -253,38 +270,6 @@ class SteeredText:
                 return None
             tokens.update(dict.fromkeys(place.node.children))
         return tuple(tokens)
-
-
-@dataclass(slots=True)
-class _Following:
-    """Collects the places where a text may be after a token."""
-
-    pieces: Pieces
-    places: list[_InText | _InRegion] = field(default_factory=list)
-    may_end: bool = False
-
-    def go_on_in_text(self, place: _InText, token: int) -> None:
-        node = place.node.children.get(token)
-        if node is None:
-            return
-        if node.children:
-            self.places.append(_InText(node, place.choice))
-        if node.text is not None:
-            self._open(place.choice.then(node.text), _LINE if node.newline else _TEXT)
-
-    def go_on_in_region(self, place: _InRegion, token: int) -> None:
-        tokens, region = (*place.tokens, token), place.region
-        text = place.written + self.pieces.text(tokens)
-        if region.goes_on(text):
-            self.places.append(_InRegion(place.written, tokens, region))
-        if region.is_done(text):
-            self._open(region.then(text))
-        elif self.pieces.merges_newlines and text.endswith("\n") and region.is_done(text[:-1]):
-            self._open(region.then(text[:-1]), _LINE)
-
-    def _open(self, options: Options, before: str = _TEXT) -> None:
-        self.places += self.pieces.open(options, before)
-        self.may_end = self.may_end or (options.may_end and before != _LINE)
 
 
 class Decoding:
@@ -311,13 +296,13 @@ class Decoding:
                 "constrained. Use --decoding none."
             )
 
-    def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
-        """Return where the paths of a request may lead; None if its texts are not constrained."""
+    def steps(self, topics: Sequence[Entity], crp_format: str = "routerkgqa") -> Steps | None:
+        """Return where paths from topics may lead; None if texts are not constrained."""
         if self.level == "none" or self.graph is None:
             return None
         known = self._known[crp_format == "extended"]
         if self.level == "graph":
-            walk = PathWalk(self.graph, request.topics, known)
+            walk = PathWalk(self.graph, topics, known)
             if walk.has_topics:
                 return walk
         return known
@@ -375,4 +360,4 @@ class SmallModelGenerator(ABC):
         return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
 
     def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
-        return [self._decoding.steps(request, self._prompt.crp_format) for request in requests]
+        return [self._decoding.steps(one.topics, self._prompt.crp_format) for one in requests]

@@ -92,15 +92,9 @@ class CachedReading:
     logits: NextTokenLogits
     cache: "Cache"
 
-    def keep(self, rows: "NDArray[np.int64]") -> None:
-        """Keep some rows of the cache."""
-        import torch
-
-        with torch.inference_mode():
-            self.cache.batch_select_indices(torch.from_numpy(rows).to(self.logits.device))
-
     def read(
         self,
+        rows: "NDArray[np.int64] | None",
         tokens: "NDArray[np.int64]",
         mask: "NDArray[np.int64]",
         positions: "NDArray[np.int64]",
@@ -114,6 +108,8 @@ class CachedReading:
             for array in (tokens, mask, positions, wanted)
         )
         with torch.inference_mode():
+            if rows is not None:
+                self.cache.batch_select_indices(torch.from_numpy(rows).to(self.logits.device))
             logits = self.logits(
                 is_wanted,
                 self.cache,

@@ -10,7 +10,6 @@ row how its text may continue, and masks the logits of all other tokens.
 """
 
 import importlib.util
-import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -18,10 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, Likely, State, forced_run
+from kbqa.engine.writing.beam_search import (
+    CONSIDERED,
+    HOPELESS,
+    Likely,
+    State,
+    best_walked,
+    forced_run,
+)
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     Precision,
+    adapter_config,
     base_model,
     fastest_precision,
     merged_checkpoint,
@@ -43,7 +50,6 @@ from kbqa.engine.writing.steering import (
     SmallModelGenerator,
     SteeredText,
     Tokenizer,
-    walked_topics,
 )
 from kbqa.kb.deadline import check_deadline
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
@@ -231,7 +237,6 @@ class VllmGenerator(SmallModelGenerator):
 
     `merge` merges the adapter, once. If not, vLLM adds it at run time, which suits large models on
     a GPU. The search ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
-    `seed` is for the samples.
     """
 
     def __init__(
@@ -241,10 +246,11 @@ class VllmGenerator(SmallModelGenerator):
         *,
         merge: bool = True,
         search: Search = "sample",
-        seed: int = DEFAULT_SEED,
     ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
+        import torch
+
         super().__init__(adapter, decoding)
         decoding = self._decoding
         self._grammar = decoding_grammar(decoding, adapter.prompt)
@@ -252,8 +258,8 @@ class VllmGenerator(SmallModelGenerator):
             raise ModelError(
                 "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
             )
-        self._search, self._seed = search, seed
-        precision = _precision()
+        self._search = search
+        precision = fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
         is_merged = merge or adapter.is_whole
         rank: int | None = None
         if is_merged:
@@ -308,10 +314,8 @@ class VllmGenerator(SmallModelGenerator):
             written = self._scored(prompts, written)
         found: list[list[Candidate]] = [[] for _ in prompts]
         for text in written:
-            topics = walked_topics(steps[text.row], text.text)
-            candidate = Candidate(text.text, text.logprob, len(text.tokens), topics)
-            found[text.row].append(candidate)
-        return [best_distinct(candidates, n) for candidates in found]
+            found[text.row].append(Candidate(text.text, text.logprob, len(text.tokens)))
+        return [best_walked(of, n, walk) for of, walk in zip(found, steps, strict=True)]
 
     def _is_finished(self, text: "CompletionOutput") -> bool:
         is_dead_end = self._steering is not None and text.stop_reason == self._steering.dead_end
@@ -325,7 +329,7 @@ class VllmGenerator(SmallModelGenerator):
         return SamplingParams(
             n=n,
             temperature=temperature,
-            seed=self._seed,
+            seed=DEFAULT_SEED,
             max_tokens=MAX_NEW_TOKENS,
             logprobs=0,
             structured_outputs=self._grammar and StructuredOutputsParams(grammar=self._grammar),
@@ -377,12 +381,6 @@ class VllmGenerator(SmallModelGenerator):
         return found
 
 
-def _precision() -> Precision:
-    import torch
-
-    return fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
-
-
 def _start(model: str, precision: Precision, rank: int | None, steering: _Steering | None) -> "LLM":
     """Start the engine; `rank` is of an adapter to be added at run time."""
     # vLLM writes its log to standard output, which is for results, and reports its use to its
@@ -398,6 +396,11 @@ def _start(model: str, precision: Precision, rank: int | None, steering: _Steeri
     from vllm import LLM
     from vllm.exceptions import VLLMError
 
+    processors: list[type[LogitsProcessor]] | None = None
+    if steering is not None:
+        from kbqa.engine.writing.vllm_steering import in_process
+
+        processors = [in_process(steering.rows, steering.starts)]
     on_cpu = not torch.cuda.is_available()
     try:
         context = min(_CONTEXT, AutoConfig.from_pretrained(model).max_position_embeddings)
@@ -410,18 +413,10 @@ def _start(model: str, precision: Precision, rank: int | None, steering: _Steeri
             kv_cache_memory_bytes=_CPU_CACHE_BYTES if on_cpu else None,
             enable_lora=rank is not None,
             max_lora_rank=rank or _RANKS[0],
-            logits_processors=_logits_processors(steering),
+            logits_processors=processors,
         )
     except (OSError, ValueError, RuntimeError, VLLMError) as error:
         raise ModelError(f"vLLM cannot load {model}: {' '.join(str(error).split())}") from error
-
-
-def _logits_processors(steering: _Steering | None) -> "list[type[LogitsProcessor]] | None":
-    if steering is None:
-        return None
-    from kbqa.engine.writing.vllm_steering import in_process
-
-    return [in_process(steering.rows, steering.starts)]
 
 
 def _lora_request(adapter: Path) -> "LoRARequest":
@@ -432,9 +427,9 @@ def _lora_request(adapter: Path) -> "LoRARequest":
 
 def _vllm_rank(adapter: Path) -> int:
     """Read an adapter's rank, rounded up to one that vLLM supports."""
-    path = adapter / "adapter_config.json"
     try:
-        rank = int(json.loads(path.read_text(encoding="utf-8"))["r"])
+        rank = int(adapter_config(adapter)["r"])
         return next(known for known in _RANKS if known >= rank)
-    except (KeyError, TypeError, ValueError, StopIteration) as error:
+    except (KeyError, StopIteration) as error:
+        path = adapter / "adapter_config.json"
         raise ModelError(f"{path} has no rank that vLLM supports: {error!r}") from None

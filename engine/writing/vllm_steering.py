@@ -21,7 +21,6 @@ from vllm.v1.sample.logits_processor import LogitsProcessor, MoveDirectionality
 
 from kbqa.engine.writing.beam_search import State
 from kbqa.engine.writing.ebnf import Steered, read_steered
-from kbqa.engine.writing.generate import Request
 from kbqa.engine.writing.grammar import start
 from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText
 from kbqa.engine.writing.vllm import ROW, SteeredRows, dead_end_token
@@ -133,7 +132,7 @@ class GraphProcessor(_BatchSteering):
         """Return the state in which a text begins; None if the graph failed."""
         try:
             if steered not in self._starts:
-                steps = self._decoding.steps(Request("", steered.topics), steered.crp_format)
+                steps = self._decoding.steps(steered.topics, steered.crp_format)
                 assert steps is not None
                 self._starts[steered] = SteeredText.begin(self._pieces, start(steps))
         except GraphError as error:  # raised, it would end the server

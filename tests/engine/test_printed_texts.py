@@ -174,7 +174,7 @@ import sys
 sys.path[:0] = [{str(ROOT / "tests")!r}, {str(ROOT)!r}]
 from conftest import ScriptedGenerator
 from kbqa.engine.cli import main
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 
 written = [("Main Path:\\n Esc -[location , country , capital]-> ?x", -0.5)]
 ModelChoice.load = lambda *_: ScriptedGenerator(written, written)

@@ -36,12 +36,13 @@ from kbqa.engine.retrieval.retriever import RelationSuggester
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,
     DEFAULT_BEAMS,
+    Backend,
     Candidate,
+    ModelChoice,
     Request,
     load_prompt_format,
     read_beams,
 )
-from kbqa.engine.writing.model_choice import Backend, ModelChoice
 from kbqa.kb.graph import Graph
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.open import open_graph

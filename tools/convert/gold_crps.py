@@ -27,8 +27,7 @@ from kbqa.engine.answer import MAX_ANSWERS, term_text
 from kbqa.engine.evaluation.breakdowns import rows_by_tier, score_tiers
 from kbqa.engine.evaluation.scores import Scores, normalise_answer, score_best
 from kbqa.engine.files import read_rows
-from kbqa.engine.questions.official import scored_parses
-from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.questions.question_sets import Question, read_questions, scored_parses
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compile import compile_crp

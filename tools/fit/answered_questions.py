@@ -17,8 +17,7 @@ import click
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.files import read_rows
-from kbqa.engine.questions.official import read_question_rows
-from kbqa.engine.questions.question_sets import Question, topic_entities
+from kbqa.engine.questions.question_sets import Question, read_question_rows, topic_entities
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compile import compile_crp

@@ -30,8 +30,7 @@ from kbqa.engine.linking.linker import (
     find_candidates,
 )
 from kbqa.engine.linking.mentions import LinkingModel, Mentions, find_mentions, stem
-from kbqa.engine.questions.official import read_question_rows
-from kbqa.engine.questions.question_sets import topic_entities
+from kbqa.engine.questions.question_sets import read_question_rows, topic_entities
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.errors import InputError, KbqaError

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.questions.official import Row, read_question_rows
+from kbqa.engine.questions.question_sets import Row, read_question_rows
 from kbqa.sparql.errors import InputError
 
 

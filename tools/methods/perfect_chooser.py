@@ -21,8 +21,7 @@ import click
 from kbqa.engine.evaluation.scores import normalise_answer
 from kbqa.engine.graph_walk import RelationPath, relation_path
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.questions.official import convert_queries
-from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.questions.question_sets import Question, convert_queries, read_questions
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import name_terms
 from kbqa.kb.open import open_graph

@@ -34,11 +34,23 @@ from kbqa.engine.evaluation.statistics import paired_bootstrap
 from kbqa.engine.files import read_rows
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.methods import read_settings
-from kbqa.engine.questions.official import Unconverted, convert_queries
-from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
-from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, ScoredTriples, select_triples
-from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
-from kbqa.engine.retrieval.subgraphs import Caps, Subgraph, extract
+from kbqa.engine.questions.question_sets import (
+    Question,
+    Unconverted,
+    convert_queries,
+    read_questions,
+    sample_questions,
+)
+from kbqa.engine.retrieval.retrieval import (
+    Mechanism,
+    PoolingSettings,
+    ScoredTriples,
+    TripleScorer,
+    make_scorer,
+    number_facts,
+    select_triples,
+)
+from kbqa.engine.retrieval.retriever import Caps, Subgraph, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
@@ -98,8 +110,7 @@ def load_triple_scorer(name: str, embedder: Embedder, graph: Graph) -> TripleSco
     """Load a scorer by its name or file."""
     if name == "cosine":
         return make_scorer("cosine", embedder)
-    file = None if name == "shipped" else Path(name)
-    return make_scorer("trained", embedder, file, graph.labels)
+    return make_scorer("trained", embedder, None if name == "shipped" else Path(name), graph.labels)
 
 
 @click.command(help=__doc__)

@@ -21,7 +21,7 @@ import click
 import networkx
 import numpy as np
 
-from kbqa.engine.retrieval.pooling import (
+from kbqa.engine.retrieval.retrieval import (
     LONGEST,
     WALKS,
     KernelName,

@@ -25,7 +25,7 @@ import click
 
 from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.linking.mentions import FUNCTION_WORDS, SHIPPED_MODEL, LinkingModel, tokenise
-from kbqa.engine.questions.official import read_question_rows
+from kbqa.engine.questions.question_sets import read_question_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names

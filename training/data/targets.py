@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.linking.mentions import mend_mojibake, named_entities
-from kbqa.engine.questions.official import Unconverted, convert_queries
-from kbqa.engine.questions.question_sets import topic_entities
+from kbqa.engine.questions.question_sets import Unconverted, convert_queries, topic_entities
 from kbqa.sparql.convert.from_sparql import sparql_from_s_expression
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.errors import CrpSyntaxError, InputError

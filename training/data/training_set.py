@@ -25,7 +25,7 @@ from kbqa.engine.files import file_sha256
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.methods import Resources
-from kbqa.engine.questions.official import Unconverted, read_question_rows
+from kbqa.engine.questions.question_sets import Unconverted, read_question_rows
 from kbqa.engine.retrieval.retriever import RelationSuggester
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph

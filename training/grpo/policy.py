@@ -41,7 +41,6 @@ from kbqa.training.grpo.drawing import (
     Sampling,
     TokenChoice,
 )
-from kbqa.training.grpo.questions import as_request
 from kbqa.training.grpo.rollouts import RolloutServer, ServerSampler
 from kbqa.training.trained_model import load_trained_model
 
@@ -174,7 +173,7 @@ class WriterPolicy:
 
     def _steps(self, questions: Sequence[Question]) -> list[Steps | None]:
         form = self.prompt.crp_format
-        return [self.decoding.steps(as_request(question), form) for question in questions]
+        return [self.decoding.steps(question.topics, form) for question in questions]
 
     def _start(self, steps: Steps | None) -> SteeredText:
         assert steps is not None  # which level `none` alone does not have

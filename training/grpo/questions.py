@@ -21,7 +21,8 @@ from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import LinkedEntity, Linker
-from kbqa.engine.questions.official import (
+from kbqa.engine.questions.question_sets import (
+    Question,
     Unconverted,
     convert_queries,
     gold_boolean,
@@ -29,7 +30,6 @@ from kbqa.engine.questions.official import (
     gold_sets,
     read_question_rows,
 )
-from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.running.run import PathRunner, Runner
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, Request
@@ -89,7 +89,7 @@ def find_questions(
             continue
         try:
             question = _with_gold(example, rows[key], query, runner, graph)
-            if not isinstance(decoding.steps(as_request(question), crp_format), PathWalk):
+            if not isinstance(decoding.steps(question.topics, crp_format), PathWalk):
                 raise _Unrewardable("no topic entity that leads anywhere in the graph")
             found[key] = question
         except EndpointDown:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbqa.engine.commands.options import check_output
-from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.embedding.embedder import MINILM
 from kbqa.engine.evaluation.statistics import (
     brier_score,
     calibrate,
@@ -25,7 +25,7 @@ from kbqa.engine.evaluation.statistics import (
 from kbqa.engine.running.judge import ASKER_FOLDER, READER_FOLDER, reader_revision
 from kbqa.engine.writing.checkpoint import (
     DEFAULT_BASE,
-    adapter_revision,
+    adapter_sha256,
     check_base_model,
     fastest_precision,
     require_lm_extra,
@@ -278,7 +278,7 @@ def _write_reports(
     """Write the manifest and the card into the folder of a judge that was trained."""
     judged = list(read_judged(output / FEATURES_FILE))
     folder = output / ASKER_FOLDER
-    asker = adapter_revision(folder) if folder.is_dir() else None
+    asker = adapter_sha256(folder)[:8] if folder.is_dir() else None
     record = {
         "base": MINILM,
         "started_from": None if start is None else reader_revision(start / READER_FOLDER),

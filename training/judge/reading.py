@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from kbqa.engine.embedding.bert import minilm_folder
+from kbqa.engine.embedding.embedder import minilm_folder
 from kbqa.engine.evaluation.statistics import calibrate
 from kbqa.engine.files import read_json
 from kbqa.engine.running.judge import (

@@ -21,8 +21,7 @@ from kbqa.engine.commands.options import check_output
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import TextCache
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.retrieval.retriever import ScorerCard, load_scorer, save_scorer
-from kbqa.engine.retrieval.subgraphs import Caps
+from kbqa.engine.retrieval.retriever import Caps, ScorerCard, load_scorer, save_scorer
 from kbqa.engine.writing.checkpoint import require_lm_extra
 from kbqa.kb.commands.options import (
     GraphChoice,

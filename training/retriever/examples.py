@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import TextCache
 from kbqa.engine.linking.linker import Linker, starting_topics
+from kbqa.engine.retrieval.retriever import DISTANCE_ROUNDS as ROUNDS
 from kbqa.engine.retrieval.retriever import (
+    Caps,
     EntityText,
     RelationInput,
     Weights,
+    encode_distances,
+    extract,
     node_columns,
     node_texts,
     text_columns,
 )
-from kbqa.engine.retrieval.subgraphs import DISTANCE_ROUNDS as ROUNDS
-from kbqa.engine.retrieval.subgraphs import Caps, encode_distances, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import write_safely

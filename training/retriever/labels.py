@@ -21,8 +21,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.questions.official import Unconverted, convert_queries
-from kbqa.engine.retrieval.subgraphs import Subgraph
+from kbqa.engine.questions.question_sets import Unconverted, convert_queries
+from kbqa.engine.retrieval.retriever import Subgraph
 from kbqa.engine.running.evidence import Triple, find_matches
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema

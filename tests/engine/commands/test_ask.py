@@ -164,7 +164,7 @@ sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # so that Ctrl-C is a signal
 from conftest import ScriptedGenerator
 from kbqa.engine.cli import main
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 
 class Slow(ScriptedGenerator):
     def generate(self, requests, *rest, **settings):

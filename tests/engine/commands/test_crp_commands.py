@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.files import claimed
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 from kbqa.sparql.forms import read_crp
 
 MONEY = "Jamaica -> location.country.currency_used"

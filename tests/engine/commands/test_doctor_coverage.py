@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.commands.doctor_coverage import Share, measure_coverage
-from kbqa.engine.questions.official import read_question_rows
+from kbqa.engine.questions.question_sets import read_question_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kbqa.engine.embedding.bert import MINILM
-from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.embedding.embedder import MINILM, Embedder
 from kbqa.engine.files import TextCache
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import ModelError

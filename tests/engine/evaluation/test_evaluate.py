@@ -26,8 +26,7 @@ from kbqa.engine.evaluation.evaluate import (
 from kbqa.engine.evaluation.rows import Row, read_row
 from kbqa.engine.evaluation.scores import METRICS
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.writing.generate import Candidate, read_beams
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import Candidate, ModelChoice, read_beams
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached

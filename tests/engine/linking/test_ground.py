@@ -307,14 +307,6 @@ def test_a_name_that_stands_twice_means_the_same_in_the_same_place(demo: Demo) -
         assert one == other
 
 
-def test_proposals_list_the_matches_of_each_name(demo: Demo) -> None:
-    crp = Crp(Entity("Georgia"), (OF_COUNTRY,), (Constraint(1, (), IsEntity(Entity("Zorblax"))),))
-    (topic, georgias), (zorblax, nobody) = demo.grounder().proposals(crp)
-    assert (topic, zorblax) == (Entity("Georgia"), Entity("Zorblax"))
-    assert [match.has_step for match in georgias] == [True, False]
-    assert nobody == []
-
-
 @pytest.mark.parametrize("test", [IsEntity, IsNotEntity])
 def test_names_without_a_match_are_reported_and_left(
     demo: Demo, test: type[IsEntity | IsNotEntity]

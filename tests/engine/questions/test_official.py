@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.questions.official import Unconverted, convert_queries
+from kbqa.engine.questions.question_sets import Unconverted, convert_queries
 from kbqa.sparql.crp import Crp, Entity, Hop
 
 CAPITAL = "SELECT ?x { ns:m.0k ns:location.country.capital ?x . FILTER (?x != ns:m.0k) }"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.questions.measures import (
+from kbqa.engine.questions.operators import find_objection, find_unaccounted
+from kbqa.engine.questions.words import (
     Bound,
     Extreme,
     Kind,
@@ -15,7 +16,6 @@ from kbqa.engine.questions.measures import (
     find_measures,
     find_values,
 )
-from kbqa.engine.questions.operators import find_objection, find_unaccounted
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity

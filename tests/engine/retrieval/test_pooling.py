@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.engine.methods import describe_settings, read_settings
-from kbqa.engine.retrieval.pooling import (
+from kbqa.engine.retrieval.retrieval import (
     LONGEST,
     WALKS,
     KernelName,

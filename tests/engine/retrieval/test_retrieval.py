@@ -7,15 +7,15 @@ import pytest
 
 from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.retrieval.pooling import PoolingSettings
 from kbqa.engine.retrieval.retrieval import (
+    PoolingSettings,
     RetrievedTriple,
     TripleScorer,
     make_scorer,
     number_facts,
     retrieve,
 )
-from kbqa.engine.retrieval.subgraphs import Subgraph
+from kbqa.engine.retrieval.retriever import Subgraph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.terms import LiteralTerm

@@ -22,6 +22,7 @@ from kbqa.engine.retrieval.retriever import (
     RelationSuggester,
     Retriever,
     ScorerCard,
+    Subgraph,
     Weights,
     best_relations,
     cosine_scores,
@@ -31,7 +32,6 @@ from kbqa.engine.retrieval.retriever import (
     save_scorer,
     text_columns,
 )
-from kbqa.engine.retrieval.subgraphs import Subgraph
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph

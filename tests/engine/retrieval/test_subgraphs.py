@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.retrieval.subgraphs import PAGE_RANK_ROUNDS as ROUNDS
-from kbqa.engine.retrieval.subgraphs import (
+from kbqa.engine.retrieval.retriever import PAGE_RANK_ROUNDS as ROUNDS
+from kbqa.engine.retrieval.retriever import (
     RESTART,
     Caps,
     Cut,
@@ -91,9 +91,9 @@ def films(request: pytest.FixtureRequest, film_store: Path) -> Iterator[Graph]:
         yield stack.enter_context(open_graph(endpoint=url))
 
 
-def around(graph: Graph, *topics: str, both_names: bool = True, **caps: int) -> Subgraph:
+def around(graph: Graph, *topics: str, **caps: int) -> Subgraph:
     chosen = replace(Caps(), **caps)
-    return extract(graph, GraphSchema(graph), topics, chosen, both_names=both_names)
+    return extract(graph, GraphSchema(graph), topics, chosen)
 
 
 def triples(subgraph: Subgraph) -> set[tuple[Term, str, Term]]:
@@ -130,12 +130,6 @@ def test_two_hops(films: Graph) -> None:
         ("m.film2", "film.film.sequel", "m.film3"),
         ("m.film2", "film.film.genre", "m.drama"),
     }
-
-
-def test_one_name_of_an_edge(films: Graph) -> None:
-    found = triples(around(films, "m.actor", hops=1, both_names=False))
-    doubled = {"film.performance.actor", "film.performance.film"}
-    assert found == {triple for triple in FIRST_HOP if triple[1] not in doubled}
 
 
 def test_topics_are_entered_too_and_come_first(films: Graph) -> None:

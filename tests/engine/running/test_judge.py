@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbqa.engine.embedding.bert import minilm_folder
+from kbqa.engine.embedding.embedder import minilm_folder
 from kbqa.engine.engine import Engine
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import (

@@ -30,7 +30,7 @@ import os, sys
 sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
 from conftest import ScriptedGenerator
 from kbqa.engine.cli import main
-from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.engine.writing.generate import ModelChoice
 
 class Noisy(ScriptedGenerator):
     def generate(self, requests, *rest, **settings):

@@ -225,12 +225,9 @@ class _Counting:
         self._reading = self._model.begin()
         return self
 
-    def keep(self, rows):
-        self._reading.keep(rows)
-
-    def read(self, tokens, mask, positions, wanted):
+    def read(self, rows, tokens, mask, positions, wanted):
         self.rows.append(len(tokens))
-        return self._reading.read(tokens, mask, positions, wanted)
+        return self._reading.read(rows, tokens, mask, positions, wanted)
 
 
 @pytest.fixture

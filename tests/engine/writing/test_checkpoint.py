@@ -210,7 +210,8 @@ def _check_logits(base: Path, adapter: Path) -> None:
 def _openvino_logits(base: Path, adapter: Path, tokens: Any) -> Any:
     import numpy as np
 
-    request = compile_model(_opened(base, adapter), "float32").model.create_infer_request()
+    folder = prepare_model(_opened(base, adapter), "float32")
+    request = compile_model(folder, "float32").create_infer_request()
     positions = np.arange(tokens.size)[None]
     inputs = {"tokens": tokens, "mask": np.ones_like(tokens), "positions": positions}
     return request.infer(inputs | {"wanted": positions[0], "rows": np.zeros(1, np.int32)})[0]
@@ -258,7 +259,7 @@ def test_tensors_that_nobody_can_place_are_refused(
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded: .*lora_"):
         merged_checkpoint(_opened(base, adapter), "float32")
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded: "):
-        compile_model(_opened(base, adapter), "float32")
+        prepare_model(_opened(base, adapter), "float32")
 
 
 def test_matrices_of_another_shape_are_refused(base: Path, adapter: Path, tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_without_torch_an_adapter_that_only_peft_can_merge_is_refused(
         match=r"only PEFT can merge the adapter in .*, since it sets use_dora, and torch, peft is "
         r"not installed\. Install: pip install torch 'kbqa\[lm\]'",
     ):
-        compile_model(_opened(base, adapter), "float32")
+        prepare_model(_opened(base, adapter), "float32")
 
 
 def test_a_whole_model_in_bf16_is_read_exactly(base: Path, tmp_path: Path) -> None:

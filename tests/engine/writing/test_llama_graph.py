@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 openvino = pytest.importorskip("openvino", reason="needs the cpu extra")
 
-from kbqa.engine.writing.llama_graph import LlamaShape, llama_graph  # noqa: E402
+from kbqa.engine.writing.openvino import LlamaShape, llama_graph  # noqa: E402
 from kbqa.sparql.errors import ModelError  # noqa: E402
 
 _VOCABULARY = 23

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.writing import model_choice
+from kbqa.engine.writing import generate
 from kbqa.engine.writing.checkpoint import DEFAULT_BASE
-from kbqa.engine.writing.model_choice import ModelChoice, default_backend
+from kbqa.engine.writing.generate import ModelChoice, default_backend
 from kbqa.sparql.errors import ModelError
 
 LLAMA = {
@@ -29,7 +29,7 @@ def installed(without, monkeypatch: pytest.MonkeyPatch):
 
     def installed(*names: str) -> None:
         without(*{"torch", "openvino"} - set(names))
-        monkeypatch.setattr(model_choice, "_GPU_DEVICES", ())
+        monkeypatch.setattr(generate, "_GPU_DEVICES", ())
 
     return installed
 
@@ -50,7 +50,7 @@ def test_openvino_runs_it_where_it_is_installed(installed, packages, backend) ->
 
 def test_a_gpu_is_used(installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     installed("torch", "openvino")
-    monkeypatch.setattr(model_choice, "_GPU_DEVICES", (str(tmp_path),))
+    monkeypatch.setattr(generate, "_GPU_DEVICES", (str(tmp_path),))
     assert default_backend(DEFAULT_BASE) == "transformers"
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,8 @@ from kbqa.engine.writing.checkpoint import (  # noqa: E402
     load_merged,
     open_adapter,
 )
-from kbqa.engine.writing.generate import Request  # noqa: E402
-from kbqa.engine.writing.model_choice import ModelChoice  # noqa: E402
-from kbqa.engine.writing.openvino import (  # noqa: E402  # noqa: E402
+from kbqa.engine.writing.generate import ModelChoice, Request  # noqa: E402
+from kbqa.engine.writing.openvino import (  # noqa: E402
     OpenVinoGenerator,
     OpenVinoModel,
     compile_model,
@@ -123,10 +123,14 @@ def test_a_tokenizer_cut_short_is_told_with_what_to_do(
 def test_rows_can_be_dropped_repeated_and_reordered_between_blocks_of_any_length() -> None:
     reader_of = {
         "transformers": NextTokenLogits.of(load_merged(open_adapter(), "float32").model.eval()),
-        "openvino": OpenVinoModel(compile_model(open_adapter(), "float32").model),
+        "openvino": OpenVinoModel(_compiled()),
     }
     found = {name: _readings(model) for name, model in reader_of.items()}
     assert found["openvino"] == pytest.approx(found["transformers"], rel=1e-4, abs=1e-3)
+
+
+def _compiled(threads: int | None = None) -> Any:
+    return compile_model(prepare_model(open_adapter(), "float32"), "float32", threads)
 
 
 def _readings(model: ReadableModel) -> list[float]:
@@ -159,7 +163,7 @@ def test_a_question_is_answered_without_torch_and_transformers() -> None:
 
 
 def test_the_number_of_threads_is_the_one_asked_for() -> None:
-    model = compile_model(open_adapter(), "float32", threads=1).model
+    model = _compiled(threads=1)
     assert model.get_property("INFERENCE_NUM_THREADS") == 1
 
 

@@ -22,7 +22,7 @@ from kbqa.engine.writing.ebnf import (
     write_steered,
 )
 from kbqa.engine.writing.generate import CHATML, Request
-from kbqa.engine.writing.server import Search, ServerGenerator
+from kbqa.engine.writing.server import ServerGenerator
 from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.deadline import Deadline, keep_to
 from kbqa.kb.open import open_graph
@@ -138,17 +138,6 @@ def test_vllm_is_told_to_leave_the_prompt_and_the_samples_as_they_are(
     assert (asked["top_p"], asked["top_k"], asked["repetition_penalty"]) == (1, 0, 1.0)
 
 
-def test_vllm_searches_by_beams_in_one_request(server: Server) -> None:
-    server.models = Answer(VLLM_MODELS)
-    server.queue = [texts(choice("b", -2.0), choice("a", -1.0))]
-    generator = ServerGenerator(server.url, CHATML, "crp", search="beam")
-    [candidates] = generator.generate([Request("who?")], 2)
-    assert [candidate.text for candidate in candidates] == ["a", "b"]
-    [asked] = server.asked
-    assert (asked["use_beam_search"], asked["n"], asked["temperature"]) == (True, 2, 0.0)
-    assert asked["include_stop_str_in_output"] is True
-
-
 def test_vllm_is_given_the_grammar_and_reads_again_what_it_wrote(
     server: Server, schema: Decoding
 ) -> None:
@@ -245,15 +234,9 @@ def test_a_server_that_cannot_constrain_is_told(
         generator.generate([Request("who?")], 1)
 
 
-@pytest.mark.parametrize(
-    ("search", "message"),
-    [("sample", "only those can be constr"), ("beam", "beam search cannot be constr")],
-)
-def test_constraints_that_are_not_offered_are_told(
-    server: Server, schema: Decoding, search: Search, message: str
-) -> None:
-    with pytest.raises(ModelError, match=message):
-        ServerGenerator(server.url, CHATML, decoding=schema, search=search)
+def test_constraints_that_are_not_offered_are_told(server: Server, schema: Decoding) -> None:
+    with pytest.raises(ModelError, match="only those can be constr"):
+        ServerGenerator(server.url, CHATML, decoding=schema)
 
 
 @pytest.mark.parametrize(
@@ -342,11 +325,6 @@ def test_a_model_that_is_not_served_is_told(
     server.models = models
     with pytest.raises(ModelError, match=message):
         ServerGenerator(server.url, CHATML, model, retries=0)
-
-
-def test_beams_are_vllms_alone(server: Server) -> None:
-    with pytest.raises(ModelError, match="only those offer beam search"):
-        ServerGenerator(server.url, CHATML, search="beam")
 
 
 def test_an_absent_server_is_reported() -> None:

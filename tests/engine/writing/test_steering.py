@@ -3,12 +3,13 @@
 import importlib.util
 import random
 from contextlib import closing
+from typing import get_args
 
 import pytest
 
 from kbqa.engine.running.run import is_reachable
 from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
-from kbqa.engine.writing.generate import LEVELS, Request
+from kbqa.engine.writing.generate import DecodingLevel
 from kbqa.engine.writing.grammar import start
 from kbqa.engine.writing.steering import _PIECES, Decoding, Pieces, SteeredText
 from kbqa.kb.open import open_graph
@@ -16,6 +17,7 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
+LEVELS = get_args(DecodingLevel)
 JAMAICA = Entity("Jamaica", "m.03_r3")
 BIEBER = Entity("Justin Bieber", "m.06w2sn5")
 TOPICS = (JAMAICA, BIEBER)
@@ -108,7 +110,7 @@ def _followed(state, tokens):
 
 @pytest.mark.parametrize("level", LEVELS[1:])
 def test_a_path_may_be_written_at_every_level(tokenizer, pieces, graph, level):
-    options = start(Decoding(level, graph).steps(Request("where?", TOPICS)))
+    options = start(Decoding(level, graph).steps(TOPICS))
     tokens = [*tokenizer.encode(TEXT), tokenizer.eos_token_id]
     state, free = _followed(SteeredText.begin(pieces, options), tokens)
     assert state is not None
@@ -131,7 +133,7 @@ def test_what_the_graph_does_not_hold_is_not_written(
     tokens = tokenizer.encode(TEXT.replace(old, new, 1))
     refused = []
     for level in LEVELS[1:]:
-        options = start(Decoding(level, graph).steps(Request("where?", TOPICS)))
+        options = start(Decoding(level, graph).steps(TOPICS))
         if _followed(SteeredText.begin(pieces, options), tokens)[0] is None:
             refused.append(level)
     assert refused == list(LEVELS[LEVELS.index(from_level) :])
@@ -141,7 +143,7 @@ def test_what_the_graph_does_not_hold_is_not_written(
 def test_what_is_written_at_random_is_a_path_that_exists(pieces, graph, seed):
     """Choose among what is listed, and words where text is free: that is read and reachable."""
     rng = random.Random(seed)
-    state = SteeredText.begin(pieces, start(Decoding("graph", graph).steps(Request("", TOPICS))))
+    state = SteeredText.begin(pieces, start(Decoding("graph", graph).steps(TOPICS)))
     tokens: list[int] = []
     while state.tokens is not None and tokens[-1:] != [pieces.end]:
         ends = [pieces.end] if pieces.end in state.tokens else []
@@ -167,7 +169,7 @@ def test_only_the_extended_form_starts_from_a_class_of_the_graph(
     text = f"Main Path:\n {topic} -["
     starts_there = []
     for form in ("routerkgqa", "extended"):
-        options = start(Decoding("graph", graph).steps(Request("where?", TOPICS), form))
+        options = start(Decoding("graph", graph).steps(TOPICS, form))
         state, _ = _followed(SteeredText.begin(pieces, options), tokenizer.encode(text)[:-1])
         if state is not None:
             starts_there.append(form)
@@ -176,13 +178,13 @@ def test_only_the_extended_form_starts_from_a_class_of_the_graph(
 
 def test_from_a_class_a_path_goes_to_its_members(tokenizer, pieces, graph):
     text = " location , location -[R[type , object , type]]-> ?x"
-    options = start(Decoding("graph", graph).steps(Request("where?", TOPICS), "extended"))
+    options = start(Decoding("graph", graph).steps(TOPICS, "extended"))
     tokens = [*tokenizer.encode(f"Main Path:\n{text}"), tokenizer.eos_token_id]
     assert _followed(SteeredText.begin(pieces, options), tokens)[0] is not None
 
 
 def test_without_topics_the_graph_constrains_relations_alone(tokenizer, pieces, graph):
-    options = start(Decoding("graph", graph).steps(Request("where?")))
+    options = start(Decoding("graph", graph).steps(()))
     state, _ = _followed(
         SteeredText.begin(pieces, options), tokenizer.encode(TEXT.replace("Jamaica", "Atlantis"))
     )
@@ -190,7 +192,7 @@ def test_without_topics_the_graph_constrains_relations_alone(tokenizer, pieces, 
 
 
 def test_special_tokens_are_no_text(tokenizer, pieces, graph):
-    options = start(Decoding("schema", graph).steps(Request("where?")))
+    options = start(Decoding("schema", graph).steps(()))
     state = SteeredText.begin(pieces, options)
     state, _ = _followed(state, tokenizer.encode("Main Path:\n Ke"))
     assert state.follow(tokenizer.convert_tokens_to_ids("<|im_start|>")) is None

@@ -219,7 +219,7 @@ def starts(tokenizer, small_store) -> Iterator[list[State]]:
     """States of one question with and one without topics, in turn."""
     with closing(open_graph(small_store)) as graph:
         decoding, pieces = Decoding("graph", graph), Pieces(tokenizer)
-        walks = [decoding.steps(Request("", topics), "extended") for topics in (_TOPICS, ())]
+        walks = [decoding.steps(topics, "extended") for topics in (_TOPICS, ())]
         yield [SteeredText.begin(pieces, start(steps)) for steps in walks] * 4
 
 

@@ -3,7 +3,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.retrieval.pooling import KernelName, PoolingSettings, pool
+from kbqa.engine.retrieval.retrieval import KernelName, PoolingSettings, pool
 from tools.retrieval.time_pooling import PAPER_MS, made_triples, main, pool_with_networkx
 
 

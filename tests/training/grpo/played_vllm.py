@@ -11,7 +11,6 @@ from misbehaving_server import Answer, MisbehavingServer
 
 from kbqa.engine.writing.checkpoint import quiet_transformers
 from kbqa.engine.writing.ebnf import read_steered
-from kbqa.engine.writing.generate import Request
 from kbqa.engine.writing.grammar import start
 from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText
 from kbqa.engine.writing.vllm import SteeredRows, dead_end_token
@@ -59,7 +58,7 @@ class PlayedVllm:
             return refusal(f"The model `{asked['model']}` does not exist.", 404)
         assert steered is not None
         self.used.append(asked["model"])
-        steps = self.decoding.steps(Request("", steered.topics), steered.crp_format)
+        steps = self.decoding.steps(steered.topics, steered.crp_format)
         assert steps is not None
         begin = SteeredText.begin(self._pieces, start(steps))
         return Answer({"choices": self._draw(asked, begin, steered.keep)})

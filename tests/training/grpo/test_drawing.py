@@ -12,7 +12,6 @@ from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.training.config import GrpoConfig
 from kbqa.training.grpo.drawing import Drawn, DrawRequest, Sampling, TokenChoice, draw_texts
 from kbqa.training.grpo.policy import WriterPolicy
-from kbqa.training.grpo.questions import as_request
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")
@@ -159,7 +158,7 @@ def test_every_path_that_is_drawn_keeps_to_the_graph(policy, asked_questions) ->
 
 def _assert_kept_to(policy: WriterPolicy, question, drawn: Drawn) -> None:
     """Walk along a text: each token is allowed, and those without a choice are forced."""
-    steps = policy.decoding.steps(as_request(question), policy.prompt.crp_format)
+    steps = policy.decoding.steps(question.topics, policy.prompt.crp_format)
     assert steps is not None
     state = SteeredText.begin(policy.pieces, crp_start(steps))
     choices = {choice.at: choice.allowed for choice in drawn.choices}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbqa.engine.retrieval.subgraphs import encode_distances
+from kbqa.engine.retrieval.retriever import encode_distances
 from kbqa.training.retriever.examples import Inputs
 from kbqa.training.retriever.labels import Labelled
 

@@ -10,8 +10,7 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.retrieval.retriever import Retriever
-from kbqa.engine.retrieval.subgraphs import Caps, extract
+from kbqa.engine.retrieval.retriever import Caps, Retriever, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph

@@ -1,4 +1,6 @@
-"""Read the numbers, ends of an order, directions and values to compare with of a question.
+"""Read a question by its words: whether it is one, and what it counts, orders and compares.
+
+It finds numbers, ends of an order, directions, and values to compare with.
 
 >>> [(each.text, sorted(each.values)) for each in read_numbers("over 1,5 million or sixty-two")]
 [('1,5 million', [1500000.0]), ('sixty-two', [62.0])]
@@ -58,6 +60,35 @@ class Bound:
 
 
 Measure: TypeAlias = Bound | Extreme
+
+# ruff: noqa: SIM905 – lists of a hundred words read better as text
+_ANY_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_LATIN = re.compile(r"[a-zA-Z]")
+
+_ENGLISH = frozenset(
+    """a an the of in on at to for from by with and or not no as is are was were be been am do does
+    did has have had can could will would should may might must who whom whose what whats which when
+    where why how many much that this these those there it its he his she her they their them i me
+    my you your we our us if than then about into over under between during before after tell name
+    list give show find""".split()
+)
+_FOREIGN = frozenset(
+    """le les des du dans est sont qui que quel quelle quels quelles combien où et une un au aux
+    der das den dem ist sind wer wie wo wann welche welcher welches und ein eine von im
+    el los las del en es son quién quien qué cuál cual cuáles cuántos dónde donde cuándo
+    il gli di è che chi quale quali quanti dove qual quais onde quem são""".split()
+)
+_SMALL_TALK = frozenset(
+    """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
+    yes no please cheers great nice well how are welcome sorry so very much lol""".split()
+)
+_MOST_SHARE = 0.25  # of English function words, up to which foreign ones decide
+
+_STARTS = re.compile(r"^(?:(?:and|so|but|ok|what about|how about)\b[ ,]*)+", re.IGNORECASE)
+_THERE = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:its|his|her|their)\b(?= \w)", re.IGNORECASE)
+_ITSELF = re.compile(r"\b(?:it|he|she|him|her|they|them)\b", re.IGNORECASE)
+_MOST_WORDS = 4  # of a question without a pronoun that may leave out its topic
 
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
@@ -136,6 +167,41 @@ _DATES = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
 _NUMBERS = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
 _CODES = re.compile(r"\b[A-Z]{2,4}\b")
 _QUOTATIONS = re.compile(r'"([^"]+)"')
+
+
+def unlike_a_question(text: str) -> str | None:
+    """Return why a text is not a question in English; None if it may be one.
+
+    It is small talk if all its words are. It is in another language if it has no Latin letter, or
+    at least two function words of another language, more than English ones, and few of these. Key
+    words without any function word, such as "france capital", pass.
+    """
+    words = [each.lower().replace("’", "'") for each in _ANY_WORD.findall(text)]
+    if all(word in _SMALL_TALK for word in words):
+        return "this does not look like a question"
+    english = sum(word.partition("'")[0] in _ENGLISH for word in words)
+    foreign = sum(word in _FOREIGN for word in words)
+    is_foreign = foreign >= 2 and foreign > english and english <= _MOST_SHARE * len(words)
+    if is_foreign or not _LATIN.search(text):
+        return "the question does not look like English"
+    return None
+
+
+def with_topic(question: str, name: str) -> str:
+    """Write the name of its topic into a question that leaves it out; else return it as it is.
+
+    >>> with_topic("and its neighbours?", "Bulgaria"), with_topic("how big is it", "Finland")
+    ("Bulgaria's neighbours?", 'how big is Finland')
+    >>> with_topic("population?", "Nepal")
+    'population of Nepal'
+    """
+    rest = _STARTS.sub("", question.strip())
+    for pattern, words in ((_THERE, f"in {name}"), (_OWN, f"{name}'s"), (_ITSELF, name)):
+        if match := pattern.search(rest):
+            return rest[: match.start()] + words + rest[match.end() :]
+    if rest and len(rest.split()) <= _MOST_WORDS:
+        return f"{rest.rstrip(' ?!.')} of {name}"
+    return question
 
 
 def find_measures(question: str) -> list[Measure]:

@@ -1,6 +1,6 @@
 import pytest
 
-from kbqa.engine.questions.question_sets import unlike_a_question
+from kbqa.engine.questions.words import unlike_a_question
 
 
 @pytest.mark.parametrize("text", ["hello", "thanks", "Good morning!", "?"])
