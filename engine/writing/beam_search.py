@@ -8,7 +8,8 @@ A steered text may take only the tokens that its state allows, which keep the mo
 Tokens without an alternative are not searched for; the model reads several of them at a time.
 """
 
-from abc import abstractmethod
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from kbqa.engine.writing.checkpoint import Adapter, open_adapter
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,
+    DEFAULT_BEAMS,
     MAX_NEW_TOKENS,
     Candidate,
     Progress,
@@ -29,12 +31,11 @@ from kbqa.engine.writing.grammar import Steps, start
 from kbqa.engine.writing.steering import (
     Decoding,
     Pieces,
-    SmallModelGenerator,
     SteeredText,
     Tokenizer,
     walked_topics,
 )
-from kbqa.kb.deadline import check_deadline
+from kbqa.kb.deadline import check_deadline, held
 
 if TYPE_CHECKING:
     import numpy as np
@@ -386,6 +387,46 @@ class LoadedModel(NamedTuple):
 
     model: ReadableModel
     tokenizer: Tokenizer
+
+
+class SmallModelGenerator(ABC):
+    """Writes with a small model in this process, one batch at a time."""
+
+    runtime = ""  # follows the model in the name
+
+    def __init__(self, adapter: Adapter, decoding: Decoding | None = None) -> None:
+        self._prompt, self._decoding = adapter.prompt, decoding or Decoding()
+        self._decoding.check(self._prompt)
+        self.name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
+        self.suggested_relations = self._prompt.relations
+        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
+        self._lock = threading.Lock()
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        progress: Progress | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request; see `Generator.generate`."""
+        if not requests:
+            return []
+        with held(self._lock, self.name):
+            return self._write(requests, n, progress)
+
+    @abstractmethod
+    def _write(
+        self, requests: Sequence[Request], n: int, progress: Progress | None
+    ) -> list[list[Candidate]]:
+        """Write for at least one request."""
+
+    def _prompt_tokens(self, requests: Sequence[Request], tokenizer: Tokenizer) -> list[list[int]]:
+        prompts = [self._prompt.render(one.question, one.relations) for one in requests]
+        return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
+
+    def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
+        return [self._decoding.steps(one.topics, self._prompt.crp_format) for one in requests]
 
 
 class BeamSearchGenerator(SmallModelGenerator):

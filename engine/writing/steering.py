@@ -10,8 +10,6 @@ so every main path exists there. Without topics, ``graph`` is ``schema``.
 """
 
 import json
-import threading
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -19,14 +17,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 from weakref import WeakKeyDictionary
 
-from kbqa.engine.writing.checkpoint import Adapter
 from kbqa.engine.writing.generate import (
-    DEFAULT_BEAMS,
-    Candidate,
     DecodingLevel,
-    Progress,
     PromptFormat,
-    Request,
 )
 from kbqa.engine.writing.grammar import (
     KnownRelations,
@@ -37,7 +30,6 @@ from kbqa.engine.writing.grammar import (
     Steps,
     TextSet,
 )
-from kbqa.kb.deadline import held
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import list_relations
 from kbqa.sparql.crp import Entity
@@ -321,43 +313,3 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     except CrpSyntaxError:
         return ()
     return steps.mids(str(crp.topic), crp.hops, crp.differs_from or 0)
-
-
-class SmallModelGenerator(ABC):
-    """Writes with a small model in this process, one batch at a time."""
-
-    runtime = ""  # follows the model in the name
-
-    def __init__(self, adapter: Adapter, decoding: Decoding | None = None) -> None:
-        self._prompt, self._decoding = adapter.prompt, decoding or Decoding()
-        self._decoding.check(self._prompt)
-        self.name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
-        self.suggested_relations = self._prompt.relations
-        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
-        self._lock = threading.Lock()
-
-    def generate(
-        self,
-        requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request; see `Generator.generate`."""
-        if not requests:
-            return []
-        with held(self._lock, self.name):
-            return self._write(requests, n, progress)
-
-    @abstractmethod
-    def _write(
-        self, requests: Sequence[Request], n: int, progress: Progress | None
-    ) -> list[list[Candidate]]:
-        """Write for at least one request."""
-
-    def _prompt_tokens(self, requests: Sequence[Request], tokenizer: Tokenizer) -> list[list[int]]:
-        prompts = [self._prompt.render(one.question, one.relations) for one in requests]
-        return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
-
-    def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
-        return [self._decoding.steps(one.topics, self._prompt.crp_format) for one in requests]

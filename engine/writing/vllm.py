@@ -21,6 +21,7 @@ from kbqa.engine.writing.beam_search import (
     CONSIDERED,
     HOPELESS,
     Likely,
+    SmallModelGenerator,
     State,
     best_walked,
     forced_run,
@@ -47,7 +48,6 @@ from kbqa.engine.writing.grammar import Steps, start
 from kbqa.engine.writing.steering import (
     Decoding,
     Pieces,
-    SmallModelGenerator,
     SteeredText,
     Tokenizer,
 )
