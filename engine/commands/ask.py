@@ -23,7 +23,6 @@ from kbqa.engine.cli import Stopped, check_key
 from kbqa.engine.commands.options import (
     ChatChoice,
     MethodChoice,
-    asked_questions,
     chat_options,
     deadline_option,
     method_options,
@@ -34,6 +33,7 @@ from kbqa.engine.commands.screen import print_lines, render_text, standard_outpu
 from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import (
     GraphChoice,
+    asked_questions,
     graph_options,
     is_terminal,
     json_option,

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.commands.options import asked_questions, check_answers
+from kbqa.engine.commands.options import check_answers
 from kbqa.engine.linking.linker import LinkedEntity, Linker, explain_unlinked
 from kbqa.engine.linking.mentions import Mentions
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.kb.commands.options import (
     GraphChoice,
+    asked_questions,
     graph_options,
     json_option,
     print_json,

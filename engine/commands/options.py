@@ -4,7 +4,6 @@ The options choose the small model, the general model and what it may cost, the 
 settings, the questions, and where a run's rows go.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -502,18 +501,3 @@ def methods(name: str | None, as_json: bool) -> None:
             print_result(f"{row['name']}  {row['summary']}")
         else:
             print_result(f"{row['name']} = {row['default']}  ({row['values']})\n    {row['text']}")
-
-
-def asked_questions(argument: str) -> Iterator[str]:
-    """Yield the question of a command line, or for ``-`` the lines of standard input."""
-    if argument == "-":
-        for line in sys.stdin.buffer:
-            if text := line.decode("utf-8-sig", "replace").strip():
-                yield text
-        return
-    if not argument.strip():
-        raise InputError("the question is empty")
-    try:  # In a locale without UTF-8, its bytes arrive as surrogates.
-        yield argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    except UnicodeEncodeError:  # Other surrogates, which no terminal sends.
-        yield argument.encode("utf-8", "replace").decode("utf-8")

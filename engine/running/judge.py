@@ -42,9 +42,8 @@ from kbqa.engine.writing.checkpoint import (
     open_adapter,
     openvino_precision,
 )
-from kbqa.engine.writing.generate import PROMPT_FILE, Backend, ModelChoice
+from kbqa.engine.writing.generate import PROMPT_FILE, Backend, ModelChoice, Tokenizer
 from kbqa.engine.writing.openvino import prepare_model
-from kbqa.engine.writing.steering import Tokenizer
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Hop

@@ -25,6 +25,7 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
+    Tokenizer,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
@@ -32,7 +33,6 @@ from kbqa.engine.writing.steering import (
     Decoding,
     Pieces,
     SteeredText,
-    Tokenizer,
     walked_topics,
 )
 from kbqa.kb.deadline import check_deadline, held

@@ -39,7 +39,7 @@ from kbqa.engine.writing.checkpoint import (
     require_cpu_extra,
     require_lm_extra,
 )
-from kbqa.engine.writing.steering import SavedTokenizer
+from kbqa.engine.writing.generate import SavedTokenizer
 from kbqa.kb.open import cache_directory
 from kbqa.sparql.errors import ModelError
 

@@ -42,6 +42,7 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
+    Tokenizer,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
@@ -49,7 +50,6 @@ from kbqa.engine.writing.steering import (
     Decoding,
     Pieces,
     SteeredText,
-    Tokenizer,
 )
 from kbqa.kb.deadline import check_deadline
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError

@@ -9,7 +9,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -33,6 +33,7 @@ from click.core import ParameterSource
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.option import Option
 from kbqa.kb.small_files import json_text, printable
+from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -269,6 +270,21 @@ class _Text(click.ParamType[str]):
 
 TEXT = _Text()
 """The type of an argument that is text."""
+
+
+def asked_questions(argument: str) -> Iterator[str]:
+    """Yield the question of a command line, or for ``-`` the lines of standard input."""
+    if argument == "-":
+        for line in sys.stdin.buffer:
+            if text := line.decode("utf-8-sig", "replace").strip():
+                yield text
+        return
+    if not argument.strip():
+        raise InputError("the question is empty")
+    try:  # In a locale without UTF-8, its bytes arrive as surrogates.
+        yield argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # Other surrogates, which no terminal sends.
+        yield argument.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_standard_input() -> str:
