@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbqa.engine.commands.options import (
+    INPUT_FILE,
     ChatChoice,
     ChatLimits,
     MethodChoice,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @questions_option
 @run_options
 @graph_options
-@deadline_option
+@deadline_option()
 @method_options
 @chat_options
 @chat_limits
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--beams",
     "beams_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=INPUT_FILE,
     metavar="FILE",
     help="Paths that `kbqa crp generate` wrote, instead of writing them again.",
 )
@@ -141,12 +142,10 @@ def evaluate(
                 resources.unsure_below,
             )
         )
-        config = EvaluationConfig(
-            run.gold_entities, run.timings, deadline_s, recorded.settings, recorded.notes
-        )
+        config = EvaluationConfig(run.gold_entities, run.timings, deadline_s, recorded)
         if run.overwrite:
             discard(output)
-        with watched(EvaluationProgress(len(questions)), len(questions)) as report:
+        with watched(EvaluationProgress(len(questions))) as report:
             rows = evaluate_set(
                 engine,
                 questions,
@@ -161,14 +160,13 @@ def evaluate(
     print_result(render_summary(rows, entities=entities, as_json=as_json))
 
 
-_RUN = click.Path(path_type=Path, exists=True, dir_okay=False)
 _markdown_option = click.option(
     "--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text."
 )
 
 
 @click.command()
-@click.argument("run", type=_RUN, metavar="RUN.jsonl")
+@click.argument("run", type=INPUT_FILE, metavar="RUN.jsonl")
 @json_option
 @_markdown_option
 @click.option(
@@ -190,12 +188,7 @@ _markdown_option = click.option(
     help="Print the answers instead, in the form that the benchmark's official script reads.",
 )
 def report(
-    run: Path,
-    as_json: bool,
-    as_markdown: bool,
-    names: bool,
-    plots: Path | None,
-    form: str | None,
+    run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path | None, form: str | None
 ) -> None:
     """Report on a run of `kbqa eval`, by any method.
 
@@ -208,10 +201,10 @@ def report(
 
     _check_form(as_json, as_markdown)
     if form is not None:
-        from kbqa.engine.evaluation.evaluate import FORMS
+        from kbqa.engine.evaluation.evaluate import predictions
 
         # In ASCII: the scripts open the file in whatever encoding the locale has.
-        print_result(json.dumps(FORMS[form](read_run(run).rows), indent=1))
+        print_result(json.dumps(predictions(read_run(run).rows, form), indent=1))
         return
     made = make_report(read_run(run), names=names)
     if plots is not None:
@@ -223,8 +216,8 @@ def report(
 
 
 @click.command()
-@click.argument("first", type=_RUN, metavar="A.jsonl")
-@click.argument("second", type=_RUN, metavar="B.jsonl")
+@click.argument("first", type=INPUT_FILE, metavar="A.jsonl")
+@click.argument("second", type=INPUT_FILE, metavar="B.jsonl")
 @click.option(
     "--metric",
     type=click.Choice(METRICS),

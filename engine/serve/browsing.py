@@ -27,7 +27,7 @@ from kbqa.sparql.crp import Crp, CrpReading
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
-from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
+from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed
 
 MAX_OFFSET = 10_000
 _COUNT_TIMEOUT_S = 3.0
@@ -113,13 +113,19 @@ def list_neighbours(
     name = _name(graph, mid)
     ends = graph.neighbours(mid, relation, direction, offset + limit + 1)
     shown = ends[offset : offset + limit]
+    names = name_terms(graph, shown)
     return NeighboursRecord(
         mid=mid,
         name=name,
         relation=relation,
         direction=direction,
         offset=offset,
-        neighbours=_named(graph, shown),
+        neighbours=[
+            NeighbourRecord(value=term.text, name=term.text)
+            if isinstance(term, LiteralTerm)
+            else NeighbourRecord(mid=term, name=names[term])
+            for term in shown
+        ],
         truncated=len(ends) > offset + limit,
     )
 
@@ -166,12 +172,11 @@ def path_of_query(query: str) -> PathRecord:
 
 
 def _path_record(crp: Crp, problems: Sequence[str] = ()) -> PathRecord:
-    is_grounded = not ungrounded_entities(crp)
     return PathRecord(
         crp=render_crp(crp),
         routerkgqa=render_routerkgqa(crp),
         crp_words=describe_crp(crp),
-        sparql=compile_crp(crp) if is_grounded else None,
+        sparql=None if ungrounded_entities(crp) else compile_crp(crp),
         problems=list(problems),
     )
 
@@ -189,16 +194,6 @@ def _counts(graph: Graph, mid: str, direction: Direction) -> dict[str, int] | No
         for relation, n in rows
         if isinstance(relation, str) and isinstance(n, LiteralTerm)
     }
-
-
-def _named(graph: Graph, terms: Sequence[Term]) -> list[NeighbourRecord]:
-    names = name_terms(graph, terms)
-    return [
-        NeighbourRecord(value=term.text, name=term.text)
-        if isinstance(term, LiteralTerm)
-        else NeighbourRecord(mid=term, name=names[term])
-        for term in terms
-    ]
 
 
 def _name(graph: Graph, mid: str) -> str:

@@ -329,9 +329,7 @@ def _client(context: Context[Any, Any]) -> str:
 
 def _add_resources(server: MCPServer[None], service: Service) -> None:
     @server.resource(
-        "kbqa://guide/paths",
-        title="How reasoning paths are written",
-        mime_type="text/markdown",
+        "kbqa://guide/paths", title="How reasoning paths are written", mime_type="text/markdown"
     )
     def guide() -> str:
         """The text form of reasoning paths, for run_path."""
