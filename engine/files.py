@@ -229,7 +229,21 @@ def claimed(
             check_same_settings(output, found, settings, InputError)
         else:
             _check_replaceable(path, manifest)
-            _write(output, manifest, {**notes, **settings})
+            record = {
+                "schema_version": MANIFEST_VERSION,
+                "kbqa": importlib.metadata.version("kbqa"),
+                "git": git_revision(),
+                "python": platform.python_version(),
+                "packages": package_versions(_PACKAGES),
+                **notes,
+                **settings,
+            }
+            try:
+                manifest.truncate(0)
+                manifest.write(json.dumps(record, indent=2).encode() + b"\n")
+                manifest.flush()
+            except OSError as error:
+                raise InputError(f"{output} cannot be written: {error}") from error
         yield is_begun
 
 
@@ -303,22 +317,6 @@ def _check_replaceable(path: Path, manifest: BinaryIO) -> None:
             f"{path} is not a manifest of kbqa, and would be replaced by one. "
             "Choose another --output."
         )
-
-
-def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> None:
-    about_kbqa = {
-        "schema_version": MANIFEST_VERSION,
-        "kbqa": importlib.metadata.version("kbqa"),
-        "git": git_revision(),
-        "python": platform.python_version(),
-        "packages": package_versions(_PACKAGES),
-    }
-    try:
-        manifest.truncate(0)
-        manifest.write(json.dumps({**about_kbqa, **record}, indent=2).encode() + b"\n")
-        manifest.flush()
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error}") from error
 
 
 def read_manifest(output: Path, error: Callable[[str], KbqaError]) -> dict[str, object]:

@@ -45,8 +45,8 @@ from kbqa.sparql.forms import read_crp, render_crp
 if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
     from kbqa.engine.linking.linker import LinkedEntity, Linker
-    from kbqa.engine.running.tried import Execution, Tried
-    from kbqa.engine.writing.generate import Candidate, Request
+    from kbqa.engine.running.tried import Tried
+    from kbqa.engine.writing.generate import Request
 
 
 logger = logging.getLogger(__name__)
@@ -301,8 +301,19 @@ class CrpRunner:
 
     def answer(self, row: Row, answered: dict[str, object]) -> None:
         """Answer a row by running its CRPs."""
+        from kbqa.engine.linking.ground import name_topics
+        from kbqa.engine.running.run import Runner  # too heavy for the commands' help
+
         texts = _texts(row)
-        execution = self._execute(row, texts)
+        linked: list[LinkedEntity] = []
+        if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
+            linked = self.linker.link(question)
+        gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
+        asked = Asked("", tuple(gold), tuple(linked))
+        runner = Runner(asked, self.graph, self.names, self.timeout_s)
+        # Given CRPs have no probabilities.
+        candidates = [Candidate(text, logprob=0.0, tokens=0) for text in texts]
+        execution = runner.run_first(candidates, relax=self.relax)
         answered["problems"] = [
             _problem(number, tried)
             for number, tried in enumerate(execution.tried, 1)
@@ -321,20 +332,6 @@ class CrpRunner:
         answered["dropped"] = describe_dropped(found.relaxation.dropped, found.crp)
         answered["sparql"] = found.sparql
         answered["beam"] = execution.best
-
-    def _execute(self, row: Row, texts: Sequence[str]) -> "Execution":
-        from kbqa.engine.linking.ground import name_topics
-        from kbqa.engine.running.run import Runner  # too heavy for the commands' help
-
-        linked: list[LinkedEntity] = []
-        if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
-            linked = self.linker.link(question)
-        gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
-        asked = Asked("", tuple(gold), tuple(linked))
-        runner = Runner(asked, self.graph, self.names, self.timeout_s)
-        # Given CRPs have no probabilities.
-        candidates = [Candidate(text, logprob=0.0, tokens=0) for text in texts]
-        return runner.run_first(candidates, relax=self.relax)
 
 
 def _texts(row: Row) -> list[str]:

@@ -384,7 +384,6 @@ def _memory_bytes(name: str) -> int:
 
 
 def _check_backend(base: str) -> Finding:
-    """Check that what runs the base model is installed."""
     try:
         if default_backend(base) == "openvino":
             require_cpu_extra()

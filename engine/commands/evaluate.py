@@ -88,18 +88,7 @@ def evaluate(
     that the question set names, and exact match by category. Use --resume to continue an
     interrupted run.
     """
-    from kbqa.engine.evaluation.evaluate import (
-        ESTIMATED_FROM,
-        EvaluationConfig,
-        EvaluationProgress,
-        estimate_run,
-        record_beams,
-        record_graph,
-        record_method,
-        record_model,
-        record_questions,
-    )
-    from kbqa.engine.evaluation.evaluate import evaluate as evaluate_set
+    from kbqa.engine.evaluation import evaluate as evaluation
     from kbqa.engine.files import discard
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.generate import SavedBeams, read_beams
@@ -114,9 +103,9 @@ def evaluate(
     saved = SavedBeams(str(beams_file)) if is_written else None
     if output is None:
         with open_engine(graph, model, replace(chat, is_stand_in=True), method, saved) as engine:
-            estimate = estimate_run(
+            estimate = evaluation.estimate_run(
                 engine,
-                sample_questions(questions, ESTIMATED_FROM, run.seed),
+                sample_questions(questions, evaluation.ESTIMATED_FROM, run.seed),
                 len(questions),
                 gold_entities=run.gold_entities,
                 deadline_s=deadline_s,
@@ -130,11 +119,11 @@ def evaluate(
     with open_engine(graph, model, chat, method, saved) as engine:
         resources = engine.resources
         recorded = (
-            record_questions(file, run.sample, run.seed)
-            | record_graph(resources.graph, graph.timeout_s)
-            | record_beams(beams_file)
-            | record_model(model, None if is_written else resources.generator_name)
-            | record_method(
+            evaluation.record_questions(file, run.sample, run.seed)
+            | evaluation.record_graph(resources.graph, graph.timeout_s)
+            | evaluation.record_beams(beams_file)
+            | evaluation.record_model(model, None if is_written else resources.generator_name)
+            | evaluation.record_method(
                 engine.method,
                 deadline_s,
                 resources.call_budget,
@@ -142,11 +131,11 @@ def evaluate(
                 resources.unsure_below,
             )
         )
-        config = EvaluationConfig(run.gold_entities, run.timings, deadline_s, recorded)
+        config = evaluation.EvaluationConfig(run.gold_entities, run.timings, deadline_s, recorded)
         if run.overwrite:
             discard(output)
-        with watched(EvaluationProgress(len(questions))) as report:
-            rows = evaluate_set(
+        with watched(evaluation.EvaluationProgress(len(questions))) as report:
+            rows = evaluation.evaluate(
                 engine,
                 questions,
                 output,

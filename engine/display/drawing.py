@@ -291,7 +291,6 @@ def _without(arrows: Sequence[Arrow], removed: Iterable[Key], needed: set[Key]) 
 
 
 def _adjacency(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
-    """List the neighbours of each node."""
     found: dict[Key, list[Key]] = defaultdict(list)
     for each in arrows:
         found[each.subject].append(each.object)
@@ -497,7 +496,6 @@ def _groups(edges: Sequence[Edge]) -> Iterator[list[Edge]]:
 
 
 def _middle(edges: Sequence[Edge]) -> Point:
-    """Return the middle of the middles of arrows."""
     xs, ys = zip(*(edge.middle for edge in edges), strict=True)
     return Point(sum(xs) / len(xs), sum(ys) / len(ys))
 

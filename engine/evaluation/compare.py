@@ -94,8 +94,11 @@ def _changes(
     name: str, a: Mapping[str, object], b: Mapping[str, object]
 ) -> Iterator[tuple[str, Change]]:
     old, new = a.get(name), b.get(name)
-    if old == new or _follows(name, a, b):
+    if old == new:
         return
+    leader = _FOLLOWS.get(name)
+    if None in (old, new) and leader is not None and a.get(leader) != b.get(leader):
+        return  # one run has no use for the setting
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield name, Change(*(None if one is None else setting_text(one) for one in (old, new)))
         return
@@ -105,14 +108,6 @@ def _changes(
         inner = [each for each in _OF_ALL_METHODS if each in old and each in new]
     for each in inner:
         yield from ((f"{name}.{below}", change) for below, change in _changes(each, old, new))
-
-
-def _follows(name: str, a: Mapping[str, object], b: Mapping[str, object]) -> bool:
-    """Return whether a setting differs only because one run has no use for it."""
-    leader = _FOLLOWS.get(name)
-    if leader is None or a.get(leader) == b.get(leader):
-        return False
-    return None in (a.get(name), b.get(name))
 
 
 @dataclass(frozen=True, slots=True)

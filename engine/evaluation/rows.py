@@ -289,7 +289,6 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
 
 
 def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
-    """Return the costs of a question, of both models."""
     calls, tokens = int(bool(candidates)), sum(candidate.tokens for candidate in candidates)
     of_general = asdict(general)
     if timings:
@@ -538,6 +537,13 @@ def setting_text(value: object) -> str:
 
 def read_run(path: Path) -> RecordedRun:
     """Read a run."""
+
+    def not_a_run(problem: str) -> InputError:
+        return InputError(
+            f"{path} is not a run of `kbqa eval`: {problem}. "
+            "The manifest must be in the same folder as the rows."
+        )
+
     rows: dict[str, Row] = {}
     for number, record in read_rows(path):
         row = read_row(_used(record), f"{path}, line {number}")
@@ -546,7 +552,10 @@ def read_run(path: Path) -> RecordedRun:
         rows[row.id] = row
     if not rows:
         raise InputError(f"{path} has no rows")
-    return RecordedRun(path, _manifest(path), tuple(rows.values()))
+    manifest = read_manifest(path, not_a_run)
+    if not isinstance(manifest.get("gold_entities"), bool):
+        raise not_a_run(f"{manifest_path(path)} does not say whether entities were given")
+    return RecordedRun(path, manifest, tuple(rows.values()))
 
 
 def _used(record: Mapping[str, object]) -> Mapping[str, object]:
@@ -562,16 +571,3 @@ def _used(record: Mapping[str, object]) -> Mapping[str, object]:
             ]
         used["trace"] = kept
     return used
-
-
-def _manifest(run: Path) -> Mapping[str, object]:
-    def not_a_run(problem: str) -> InputError:
-        return InputError(
-            f"{run} is not a run of `kbqa eval`: {problem}. "
-            "The manifest must be in the same folder as the rows."
-        )
-
-    manifest = read_manifest(run, not_a_run)
-    if not isinstance(manifest.get("gold_entities"), bool):
-        raise not_a_run(f"{manifest_path(run)} does not say whether entities were given")
-    return manifest

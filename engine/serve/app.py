@@ -101,7 +101,6 @@ def make_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer a request with an error."""
     caller = Caller(request)
     problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others

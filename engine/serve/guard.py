@@ -31,7 +31,7 @@ import re
 import secrets
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -133,8 +133,6 @@ class RateLimiter:
         self._most = max(_MOST_CLIENTS, 2 * len(self._buckets))
 
 
-Headers = Sequence[tuple[bytes, bytes]]
-
 MAX_BODY_BYTES = 64_000
 _DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
 """The bytes of a body that is too large that are read, and the seconds, before it is refused."""
@@ -142,7 +140,7 @@ _DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
 BODY_TIMEOUT_S = 20.0
 """Seconds until the whole body must have come."""
 
-_SECURITY: Headers = [
+_SECURITY = [
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -192,8 +190,6 @@ class Visit:
 
 
 class _Refused(Exception):
-    """A request is turned away."""
-
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
         self.problem = problem
@@ -220,7 +216,11 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_headers(scope["path"], request_id)]
+                # Browsers ask whether a script is still the same: a new kbqa has new ones at the
+                # old addresses.
+                kept = b"no-cache" if scope["path"].startswith("/static/") else b"no-store"
+                own = [(b"x-request-id", request_id.encode()), (b"cache-control", kept)]
+                message["headers"] = [*message["headers"], *_SECURITY, *own]
             await send(message)
 
         try:
@@ -248,7 +248,11 @@ class Guard:
             scope["path"], scope["raw_path"] = "/text2sparql", b"/text2sparql"
         path = scope["path"]
         host = headers.get(b"host", "")
-        if not self._is_own(host):
+        # `[::1]:8080` is ``::1``; a malformed name is none.
+        found = _HOST.fullmatch(host)
+        name = "" if found is None else (found["address"] or found["name"]).lower()
+        is_own = name in _LOOPBACK or name in self._access.hosts
+        if not (is_own or (self._access.allows_addresses and _address(name) is not None)):
             raise _Refused(_WRONG_HOST)
         is_shown = path in ("/", "/docs") or path.startswith(_PAGES)
         is_page = is_shown and scope["method"] in ("GET", "HEAD")
@@ -277,22 +281,6 @@ class Guard:
                 title = "Too many requests"
                 raise _Refused(Problem(429, "too-fast", title, detail, retry_after_s=wait_s))
         return Visit(request_id, client, is_known, is_foreign)
-
-    def _is_own(self, host: str) -> bool:
-        # `[::1]:8080` is ``::1``; a malformed name is none.
-        found = _HOST.fullmatch(host)
-        name = "" if found is None else (found["address"] or found["name"]).lower()
-        if name in _LOOPBACK or name in self._access.hosts:
-            return True
-        return self._access.allows_addresses and _address(name) is not None
-
-
-def _headers(path: str, request_id: str) -> Headers:
-    own = [*_SECURITY, (b"x-request-id", request_id.encode())]
-    # Browsers ask whether a script is still the same: a new kbqa has new ones at the old addresses.
-    is_kept = path.startswith("/static/")
-    own.append((b"cache-control", b"no-cache" if is_kept else b"no-store"))
-    return own
 
 
 def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:

@@ -23,15 +23,8 @@ from markupsafe import Markup
 from kbqa.engine.display.drawing import draw_evidence
 from kbqa.engine.display.notebook import ORIGIN_NOTES
 from kbqa.engine.graph_walk import PathEnds
-from kbqa.engine.serve import browsing
+from kbqa.engine.serve import browsing, records
 from kbqa.engine.serve.problems import Problem
-from kbqa.engine.serve.records import (
-    AskBody,
-    NeighboursRecord,
-    PathBody,
-    RelationRecord,
-    RunPathBody,
-)
 from kbqa.engine.serve.routes import Caller, ClientLeft, TheCaller, TheService
 from kbqa.engine.serve.served import MAX_QUESTION, Served
 from kbqa.engine.serve.service import Ask
@@ -293,14 +286,6 @@ def entity_url(mid: str) -> str:
 _TEMPLATES.globals |= {"page_url": page_url, "entity_url": entity_url, "is_mid": is_mid}
 
 
-class GraphWords(NamedTuple):
-    """The graph in the words of the page."""
-
-    name: str
-    triples: int | None
-    examples: tuple[str, ...]
-
-
 @router.get("/", response_model=None)
 async def home(
     caller: TheCaller,
@@ -339,14 +324,14 @@ async def entity(
     try:
         found = await service.look_up(browsing.describe_entity, mid)
         relations = await service.look_up(browsing.list_relations, mid)
-        ends: NeighboursRecord | None = None
+        ends: records.NeighboursRecord | None = None
         if relation:
             ends = await service.look_up(
                 browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(found=None, problem=caller.problem(error))
-    by_domain: dict[str, list[RelationRecord]] = {}
+    by_domain: dict[str, list[records.RelationRecord]] = {}
     for each in relations.relations:
         by_domain.setdefault(each.relation.partition(".")[0], []).append(each)
     domains = dict(sorted(by_domain.items(), key=lambda item: item[0] in _BOOKKEEPING))
@@ -362,20 +347,20 @@ async def docs(request: Request) -> HTMLResponse:
 
 
 @router.post("/page/ask")
-async def ask(body: AskBody, caller: TheCaller) -> StreamingResponse:
+async def ask(body: records.AskBody, caller: TheCaller) -> StreamingResponse:
     """Answer a question for the page's script."""
     return await _stream(caller, Asking(" ".join(body.question.split()), tuple(body.topics)))
 
 
 @router.post("/page/path")
-async def path(body: RunPathBody, caller: TheCaller) -> StreamingResponse:
+async def path(body: records.RunPathBody, caller: TheCaller) -> StreamingResponse:
     """Run a path for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
     return await _stream(caller, asking)
 
 
 @router.post("/page/relations")
-async def relations(body: PathBody, service: TheService) -> list[str]:
+async def relations(body: records.PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
     return await service.look_up(_complete_relation, body.path)
 
@@ -406,7 +391,7 @@ async def _show(
 ) -> HTMLResponse:
     """Render a whole page."""
     service, visit = caller.service, caller.visit
-    graph: GraphWords | None = None
+    graph: Mapping[str, object] | None = None
     names: Mapping[str, str] = {}
     if visit.is_known:
         try:
@@ -438,14 +423,14 @@ async def show_problem(caller: Caller, problem: Problem) -> HTMLResponse:
     return await _show("home.html", caller, Asking(), problem=problem)
 
 
-def _graph_words(graph: Graph, _: Names) -> GraphWords:
-    """Describe the graph, without its place."""
+def _graph_words(graph: Graph, _: Names) -> dict[str, object]:
+    """Describe the graph in the words of the page, without its place."""
     identity = graph.identity()
     store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
     triples = summary.get("kept") if isinstance(summary, Mapping) else None
     is_demo = isinstance(store, Mapping) and store.get("dumps_sha256") == [_demo_sha256()]
     name = "the demo graph" if is_demo else "a SPARQL endpoint" if store is None else "a store"
-    return GraphWords(name, triples, _EXAMPLES if is_demo else ())
+    return {"name": name, "triples": triples, "examples": _EXAMPLES if is_demo else ()}
 
 
 @cache

@@ -96,8 +96,12 @@ class Caller:
 
     async def wait(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Do some work for the client, but drop it and raise `ClientLeft` if it leaves."""
-        task = asyncio.create_task(work)
-        gone = asyncio.create_task(self._gone())
+
+        async def leave() -> None:
+            while (await self._request.receive())["type"] != "http.disconnect":
+                pass
+
+        task, gone = asyncio.create_task(work), asyncio.create_task(leave())
         try:
             await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -106,10 +110,6 @@ class Caller:
         finally:
             gone.cancel()
             task.cancel()
-
-    async def _gone(self) -> None:
-        while (await self._request.receive())["type"] != "http.disconnect":
-            pass
 
     def problem(self, error: Exception) -> Problem:
         """Log an error, and return it as the client sees it."""
