@@ -5,6 +5,7 @@ here. It keeps to itself where its graph lies.
 """
 
 import http.client
+import importlib.util
 import json
 import os
 import sys
@@ -12,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_args
 from urllib.parse import urlsplit
@@ -68,7 +68,7 @@ def mcp(
     Assistants start this command themselves: add it to their settings. `kbqa serve` offers the
     same over HTTP, at /mcp.
     """
-    if find_spec("mcp") is None:
+    if importlib.util.find_spec("mcp") is None:
         raise InputError("kbqa mcp needs the extra `mcp`: pip install 'kbqa[mcp]'")
     chat.check()
     # Standard output belongs to the protocol; later the server keeps everything else from it.
@@ -183,7 +183,7 @@ def serve(
             "anybody ask"
         )
     for package in ("fastapi", "uvicorn", "jinja2", "prometheus_client", "mcp"):
-        if find_spec(package) is None:
+        if importlib.util.find_spec(package) is None:
             raise InputError(
                 f"kbqa serve needs the extra `serve`, as {package} is missing: "
                 "pip install 'kbqa[serve]'"
