@@ -461,5 +461,6 @@ def methods(name: str | None, as_json: bool) -> None:
         shown = "{name} = {default}  ({values})\n    {text}"
     if as_json:
         print_json(rows, indent=2)
-    else:
-        print_result("\n".join(shown.format(**row) for row in rows))
+        return
+    for row in rows:
+        print_result(shown.format(**row))
