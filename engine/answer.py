@@ -68,10 +68,8 @@ class AnswerEntity:
     def to_dict(self) -> dict[str, str | float]:
         """Return a JSON record; ``confidence`` is there only if it is known."""
         key = "value" if isinstance(self.term, LiteralTerm) else "mid"
-        record = {key: term_text(self.term), "name": self.name, "origin": self.origin}
-        if self.confidence is None:
-            return {**record}
-        return {**record, "confidence": round(self.confidence, 4)}
+        sure = {} if self.confidence is None else {"confidence": round(self.confidence, 4)}
+        return {key: term_text(self.term), "name": self.name, "origin": self.origin, **sure}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +156,10 @@ class Answer:
         """Why the answer is only a guess, in words; None if it is none."""
         if self.status != "unsure":
             return None
-        low = f"the confidence is below {self.unsure_below:g}"
-        unlinked = "the graph has no entity of any name in the question"
-        return low if self.linked else f"{low}, and {unlinked}"
+        unlinked = (
+            "" if self.linked else ", and the graph has no entity of any name in the question"
+        )
+        return f"the confidence is below {self.unsure_below:g}{unlinked}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record."""
@@ -289,18 +288,28 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
             yield Line("Yes." if answer.boolean else "No. Nothing in the graph says so.", "answer")
         return
     relations, kinds = _relations(answer), _kinds(answer.evidence)
-    names = [_readable(each, forms, relations) for each in answer.answers[:_SHOWN]]
+    names = [
+        forms.write(each.term, relations.get(each.term))
+        if isinstance(each.term, LiteralTerm) and each.origin == "graph"
+        else each.name
+        for each in answer.answers[:_SHOWN]
+    ]
     if answer.count is not None:
-        yield Line(_count_line(answer, names), "answer")
+        counted = f"{answer.count:,}"
+        if names:  # Not all of it may have been fetched, so the count decides.
+            left = answer.count - len(names)
+            where = "" if answer.truncated else " (--json prints all)"
+            rest = f" and {left:,} more{where}" if left > 0 else ""
+            counted = f"{counted}: {', '.join(names)}{rest}"
+        yield Line(counted, "answer")
         return
     differ = len({_sure(each) for each in answer.answers}) > 1
     for item, name in zip(answer.answers, names, strict=False):
-        if isinstance(item.term, LiteralTerm):
-            line = name
-        elif item.term == item.name:
-            line = _end(name, item.term, kinds) if item.term in kinds else name
-        else:
+        line = name
+        if isinstance(item.term, str) and item.term != item.name:
             line = f"{name}  ({item.term})"
+        elif item.term in kinds:
+            line = _end(name, item.term, kinds)
         sure = f"  {_sure(item)}" if differ else ""
         yield Line(f"{line}{_ORIGINS.get(item.origin, '')}{sure}", "answer")
     if len(answer.answers) > _SHOWN:
@@ -311,24 +320,6 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
 def _sure(item: AnswerEntity) -> str:
     """Write the confidence of an answer; nothing if it is not known."""
     return "" if item.confidence is None else f"{item.confidence:.2f}"
-
-
-def _count_line(answer: Answer, names: Sequence[str]) -> str:
-    """Write a count and the first of what was counted."""
-    line = f"{answer.count:,}"
-    if not names:
-        return line
-    # Not all of it may have been fetched, so the count decides.
-    more = (answer.count or 0) - len(names)
-    where = "" if answer.truncated else " (--json prints all)"
-    rest = f" and {more:,} more{where}" if more > 0 else ""
-    return f"{line}: {', '.join(names)}{rest}"
-
-
-def _readable(item: AnswerEntity, forms: LiteralForms, relations: Mapping[Term, str]) -> str:
-    if isinstance(item.term, LiteralTerm) and item.origin == "graph":
-        return forms.write(item.term, relations.get(item.term))
-    return item.name
 
 
 def _relations(answer: Answer) -> dict[Term, str]:

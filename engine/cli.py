@@ -24,17 +24,18 @@ otherwise ask the wrong graph without a word.
 
 import difflib
 import errno
-import importlib
 import io
 import logging
 import os
+import pkgutil
 import signal
 import sys
 import threading
 import tomllib
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn, cast
@@ -68,11 +69,7 @@ _VARIABLES = (
 
 
 def read_config(path: Path = CONFIG_FILE) -> Mapping[str, object]:
-    """Read a configuration file; an absent one is empty.
-
-    Raises:
-        InputError: The file cannot be read, or is not TOML.
-    """
+    """Read a configuration file; an absent one is empty."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
@@ -81,21 +78,21 @@ def read_config(path: Path = CONFIG_FILE) -> Mapping[str, object]:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
-def check_config(config: Mapping[str, object], commands: Mapping[str, click.Command]) -> None:
+def check_config(config: Mapping[str, object], find: Callable[[str], click.Command | None]) -> None:
     """Check that every table of a configuration names a command, and every key above an option.
 
-    `commands` are looked at only if there is something to check.
-
-    Raises:
-        InputError: A table names no command, or a key is no option of its command, or of any.
+    `find` imports a command by its name; it is called only if there is something to check.
     """
     for name, value in config.items():
         if isinstance(value, Mapping):
-            if name not in commands:
+            command = find(name)
+            if command is None:
                 raise InputError(f"{CONFIG_FILE}: [{name}] is not a command of kbqa")
-            command_defaults(config, commands[name], name)
+            command_defaults(config, command, name)
             continue
-        leaves = [leaf for command in commands.values() for leaf in _leaves(command)]
+        leaves = [
+            leaf for command in filter(None, map(find, COMMANDS)) for leaf in _leaves(command)
+        ]
         known = {option for leaf in leaves for option in _options(leaf)}
         if name not in known:
             raise InputError(
@@ -108,11 +105,8 @@ def unknown_variables(command: click.Command, name: str, others: Iterable[str]) 
 
     `command` is the one that is called, by its name. Variables of the others are passed over.
     """
-    known = set(_VARIABLES)
-    for leaf in _leaves(command):
-        for parameter in leaf.params:
-            names = parameter.envvar or ()
-            known.update([names] if isinstance(names, str) else names)
+    parameters = [parameter for leaf in _leaves(command) for parameter in leaf.params]
+    known = {*_VARIABLES, *(str(each.envvar) for each in parameters if each.envvar)}
     prefixes = [f"KBQA_{other.replace('-', '_').upper()}_" for other in others if other != name]
     passed_over = ("KBQA_TEST_", *prefixes)
     return [
@@ -135,9 +129,6 @@ def check_key(parameter: str, server: str, variable: str) -> None:
 
     The file in the working folder may be somebody else's. `parameter` names the server, and
     `variable` holds the key.
-
-    Raises:
-        InputError: The file names the server.
     """
     from kbqa.kb.connections import hide_secrets
 
@@ -170,12 +161,7 @@ def _meant(name: str, known: Sequence[str], prefix: str = "") -> str:
 def command_defaults(
     config: Mapping[str, object], command: click.Command, name: str
 ) -> dict[str, object]:
-    """Pick a command's defaults out of a configuration, in the shape of click's `default_map`.
-
-    Raises:
-        InputError: The command's table holds a key that is none of its options, or a value that no
-            option can have.
-    """
+    """Pick a command's defaults out of a configuration, in the shape of click's `default_map`."""
     shared = {key: value for key, value in config.items() if not isinstance(value, Mapping)}
     return _defaults(shared, config.get(name, {}), command, name)
 
@@ -242,59 +228,49 @@ class Stopped(KeyboardInterrupt):
 class LazyCommand(NamedTuple):
     """Where a subcommand is found, and its line in `kbqa --help`, for which it is not imported."""
 
-    module: str
-    function: str
+    place: str
     help: str
 
 
 COMMANDS = {
-    "ask": LazyCommand("kbqa.engine.commands.ask", "ask", "Answer questions, each with its proof."),
-    "serve": LazyCommand(
-        "kbqa.engine.commands.serve",
-        "serve",
-        "Answer over HTTP: a page, an API, SPARQL, MCP.",
-    ),
-    "mcp": LazyCommand("kbqa.engine.commands.serve", "mcp", "Answer language models, by MCP."),
-    "eval": LazyCommand(
-        "kbqa.engine.commands.evaluate", "evaluate", "Answer a question set and score the answers."
-    ),
-    "report": LazyCommand("kbqa.engine.commands.evaluate", "report", "Report on a run in full."),
-    "compare": LazyCommand("kbqa.engine.commands.evaluate", "compare", "Compare two runs."),
-    "methods": LazyCommand(
-        "kbqa.engine.commands.options", "methods", "List methods and their settings."
-    ),
-    "link": LazyCommand(
-        "kbqa.engine.commands.link", "link", "Show which entities a question may be about."
-    ),
-    "retrieve": LazyCommand(
-        "kbqa.engine.commands.retrieve", "retrieve", "Write the triples that help each question."
-    ),
-    "entities": LazyCommand("kbqa.kb.commands.load", "entities", "Find entities by name."),
-    "relations": LazyCommand(
-        "kbqa.kb.commands.graph", "relations", "List the relations of an entity."
-    ),
-    "sparql": LazyCommand("kbqa.kb.commands.graph", "sparql", "Run a read-only SPARQL query."),
-    "crp": LazyCommand(
-        "kbqa.engine.commands.crp", "crp", "Convert, compile, run, explain and write paths."
-    ),
-    "doctor": LazyCommand(
-        "kbqa.engine.commands.doctor", "doctor", "Find what is wrong, and say what to do."
-    ),
-    "completion": LazyCommand(
-        "kbqa.engine.commands.ask", "completion", "Complete commands on Tab."
-    ),
-    "load-freebase": LazyCommand(
-        "kbqa.kb.commands.load", "load_freebase", "Load a Freebase dump into a store."
-    ),
-    "train-crp": LazyCommand(
-        "kbqa.training.cli", "train_crp", "Fine-tune a model that writes reasoning paths."
-    ),
-    "train-judge": LazyCommand(
-        "kbqa.training.judge.command", "train_judge", "Train what chooses among candidates."
-    ),
-    "train-retriever": LazyCommand(
-        "kbqa.training.retriever.command", "train_retriever", "Train the scorer of triples."
-    ),
+    name: LazyCommand(f"kbqa.{place}", help_)
+    for name, place, help_ in (
+        ("ask", "engine.commands.ask:ask", "Answer questions, each with its proof."),
+        ("serve", "engine.commands.serve:serve", "Answer over HTTP: a page, an API, SPARQL, MCP."),
+        ("mcp", "engine.commands.serve:mcp", "Answer language models, by MCP."),
+        (
+            "eval",
+            "engine.commands.evaluate:evaluate",
+            "Answer a question set and score the answers.",
+        ),
+        ("report", "engine.commands.evaluate:report", "Report on a run in full."),
+        ("compare", "engine.commands.evaluate:compare", "Compare two runs."),
+        ("methods", "engine.commands.options:methods", "List methods and their settings."),
+        ("link", "engine.commands.link:link", "Show which entities a question may be about."),
+        (
+            "retrieve",
+            "engine.commands.retrieve:retrieve_set",
+            "Write the triples that help each question.",
+        ),
+        ("entities", "kb.commands.load:entities", "Find entities by name."),
+        ("relations", "kb.commands.graph:relations", "List the relations of an entity."),
+        ("sparql", "kb.commands.graph:sparql", "Run a read-only SPARQL query."),
+        ("crp", "engine.commands.crp:crp", "Convert, compile, run, explain and write paths."),
+        ("doctor", "engine.commands.doctor:doctor", "Find what is wrong, and say what to do."),
+        ("completion", "engine.commands.ask:completion", "Complete commands on Tab."),
+        ("load-freebase", "kb.commands.load:load_freebase", "Load a Freebase dump into a store."),
+        ("train-crp", "training.cli:train_crp", "Fine-tune a model that writes reasoning paths."),
+        (
+            "train-judge",
+            "training.judge.command:train_judge",
+            "Train what chooses among candidates.",
+        ),
+        (
+            "train-retriever",
+            "training.retriever.command:train_retriever",
+            "Train the scorer of triples.",
+        ),
+    )
 }
 
 
@@ -303,28 +279,6 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
-
-
-class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is looked up."""
-
-    def __init__(self, group: click.Group, context: click.Context) -> None:
-        self._group, self._context = group, context
-
-    def __getitem__(self, name: str) -> click.Command:
-        command = self._group.get_command(self._context, name)
-        if command is None:
-            raise KeyError(name)
-        return command
-
-    def __contains__(self, name: object) -> bool:
-        return name in COMMANDS
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
 
 
 class _LazyGroup(click.Group):
@@ -362,8 +316,7 @@ class _LazyGroup(click.Group):
             return None
         command = COMMANDS[cmd_name]
         with held_signals():
-            module = importlib.import_module(command.module)
-        found = cast(click.Command, getattr(module, command.function))
+            found = cast(click.Command, pkgutil.resolve_name(command.place))
         _name_variables(found, f"KBQA_{cmd_name}")
         return found
 
@@ -390,7 +343,7 @@ class _LazyGroup(click.Group):
         if ctx.resilient_parsing:  # for completion, which must not speak
             return name, command, rest
         config = read_config()
-        check_config(config, _Commands(self, ctx))
+        check_config(config, partial(self.get_command, ctx))
         if name is not None and command is not None:
             ctx.default_map = {name: command_defaults(config, command, name)}
             for problem in unknown_variables(command, name, COMMANDS):

@@ -133,27 +133,20 @@ def read_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Mapp
                 if not line.strip():
                     continue
                 try:
-                    row = _object(line)
-                except ValueError as error:
-                    if bad is None:
-                        raise InputError(f"{path}, line {number}: {error}") from None
-                    bad(number, str(error))
-                    continue
-                yield number, row
+                    row = json.loads(line)
+                    problem = None if isinstance(row, dict) else "not a JSON object"
+                except (ValueError, RecursionError) as error:
+                    problem = f"not JSON ({error})"
+                if problem is None:
+                    yield number, row
+                elif bad is None:
+                    raise InputError(f"{path}, line {number}: {problem}")
+                else:
+                    bad(number, problem)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
-
-
-def _object(line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise ValueError("not a JSON object")
-    return row
 
 
 def drop_unfinished_line(path: Path) -> None:
@@ -196,22 +189,17 @@ def hardware() -> dict[str, object]:
     """Describe the processor, its cores and the GPUs that torch finds."""
     import torch
 
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpus": [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())],
-    }
-
-
-def _processor() -> str:
-    """Return the processor's name; Linux has a better one than Python."""
-    try:
+    try:  # Linux has a better name than Python.
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return {
+        "processor": names[0] if names else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())],
+    }
 
 
 @contextmanager
@@ -222,23 +210,40 @@ def claimed(
 
     `settings` decide the rows; `notes` are other facts, which may differ when a run is resumed.
     Yields whether `output` has rows of a run with these settings, to be resumed.
-
-    Raises:
-        InputError: The file is not a run with these settings, is being written or cannot be; or
-            another file has the name of its manifest.
     """
+
+    def not_resumable(reason: str) -> InputError:
+        return InputError(
+            f"{output} is not a resumable run: {reason}. "
+            "Choose another --output, or replace it with --overwrite."
+        )
+
     path = manifest_path(output)
     if output.is_file() and not path.is_file():
-        raise _not_resumable(output, f"{path} is missing")
+        raise not_resumable(f"{path} is missing")
     # The lock is on the manifest, so take it before anything is written there.
     with _locked(output, "a+b") as manifest:
         is_begun = output.is_file()
         if is_begun:
-            found = read_manifest(output, lambda problem: _not_resumable(output, problem))
+            found = read_manifest(output, not_resumable)
             check_same_settings(output, found, settings, InputError)
         else:
             _check_replaceable(path, manifest)
-            _write(output, manifest, {**notes, **settings})
+            record = {
+                "schema_version": MANIFEST_VERSION,
+                "kbqa": importlib.metadata.version("kbqa"),
+                "git": git_revision(),
+                "python": platform.python_version(),
+                "packages": package_versions(_PACKAGES),
+                **notes,
+                **settings,
+            }
+            try:
+                manifest.truncate(0)
+                manifest.write(json.dumps(record, indent=2).encode() + b"\n")
+                manifest.flush()
+            except OSError as error:
+                raise InputError(f"{output} cannot be written: {error}") from error
         yield is_begun
 
 
@@ -317,22 +322,6 @@ def _check_replaceable(path: Path, manifest: BinaryIO) -> None:
         )
 
 
-def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> None:
-    about_kbqa = {
-        "schema_version": MANIFEST_VERSION,
-        "kbqa": importlib.metadata.version("kbqa"),
-        "git": git_revision(),
-        "python": platform.python_version(),
-        "packages": package_versions(_PACKAGES),
-    }
-    try:
-        manifest.truncate(0)
-        manifest.write(json.dumps({**about_kbqa, **record}, indent=2).encode() + b"\n")
-        manifest.flush()
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error}") from error
-
-
 def read_manifest(output: Path, error: Callable[[str], KbqaError]) -> dict[str, object]:
     """Read the manifest of a file of rows; methods have the names that they have today."""
     path = manifest_path(output)
@@ -341,13 +330,6 @@ def read_manifest(output: Path, error: Callable[[str], KbqaError]) -> dict[str, 
     if isinstance(method, dict) and (name := method.get("name")) in FORMER_METHODS:
         manifest["method"] = {**method, "name": FORMER_METHODS[name]}
     return manifest
-
-
-def _not_resumable(output: Path, reason: str) -> InputError:
-    return InputError(
-        f"{output} is not a resumable run: {reason}. "
-        "Choose another --output, or replace it with --overwrite."
-    )
 
 
 class TextCache:

@@ -68,7 +68,6 @@ TYPE_CIRCLES: list[set[str]] = []
 
 TWICE = {
     "Candidate": 2,
-    "Progress": 2,
 }
 """Classes that share a name, and how many do. No name is added."""
 

@@ -12,13 +12,7 @@ import platformdirs
 from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
-from kbqa.engine.answer import (
-    Answer,
-    Line,
-    answer_lines,
-    last_lines,
-    literal_forms,
-)
+from kbqa.engine.answer import Answer, Line, answer_lines, last_lines, literal_forms
 from kbqa.engine.cli import Stopped, check_key
 from kbqa.engine.commands.options import (
     ChatChoice,
@@ -29,7 +23,7 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
 )
-from kbqa.engine.commands.screen import print_lines, render_text, standard_output, waiting
+from kbqa.engine.commands.screen import print_lines, waiting
 from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import (
     GraphChoice,
@@ -58,7 +52,7 @@ _WITH_VIA = {"question", "via", "topics", "deadline_s", "as_json"}
 @click.command()
 @click.argument("question", required=False)
 @graph_options
-@deadline_option
+@deadline_option()
 @click.option(
     "--via",
     envvar="KBQA_VIA",
@@ -102,7 +96,12 @@ def ask(
         raise click.UsageError("Missing argument 'QUESTION'.")
     if question is not None and not question.strip():
         raise InputError("the question is empty; ask something in words")
-    entities = [_topic(mid) for mid in topics]
+    for mid in topics:
+        if not is_mid(mid):
+            raise InputError(
+                f"--topic {mid}: not a mid such as m.06w2sn5. Find one with `kbqa entities NAME`."
+            )
+    entities = [Entity(mid=mid) for mid in topics]
     if via is not None:
         _refuse_options_of_a_model()
         if question is None:
@@ -111,15 +110,22 @@ def ask(
 
         check_key("via", via, KEY_VARIABLE)
         with closing(ServedEngine(via)) as served:
-            ask_one = partial(served.ask, deadline_s=deadline_s, with_lines=not as_json)
-            is_done = _answer_all(question, lambda text: ask_one(text, entities), as_json)
+            ask_server = partial(
+                served.ask, topics=entities, deadline_s=deadline_s, with_lines=not as_json
+            )
+            is_done = _answer_all(question, ask_server, as_json)
     else:
         with open_engine(graph, model, chat, method) as engine:
             if question is None:
                 Prompt(engine, entities, deadline_s, as_json).run()
                 return
-            ask_one = partial(_ask_engine, engine, deadline_s=deadline_s, with_lines=not as_json)
-            is_done = _answer_all(question, lambda text: ask_one(text, entities), as_json)
+
+            def ask_engine(text: str) -> Mapping[str, Any]:
+                answer = engine.ask(text, entities, deadline_s=deadline_s)
+                record = answer.to_dict()
+                return record if as_json else {**record, "lines": _lines(answer, engine)}
+
+            is_done = _answer_all(question, ask_engine, as_json)
     if not is_done:
         raise SystemExit(1)
 
@@ -136,22 +142,11 @@ def _refuse_options_of_a_model() -> None:
             )
 
 
-def _ask_engine(
-    engine: "Engine",
-    question: str,
-    topics: list[Entity],
-    *,
-    deadline_s: float | None,
-    with_lines: bool,
-) -> Mapping[str, Any]:
-    """Return the record of an answer, with its `Line`s as ``lines`` if they are wanted."""
-    answer = engine.ask(question, topics, deadline_s=deadline_s)
-    record = answer.to_dict()
-    if with_lines:
-        graph = engine.resources.graph
-        lines = answer_lines(answer, literal_forms(answer, graph))
-        record["lines"] = [*lines, *last_lines(graph.description, answer.seconds)]
-    return record
+def _lines(answer: Answer, engine: "Engine") -> list[Line]:
+    """Write an answer as lines, with the literals as its graph says."""
+    graph = engine.resources.graph
+    lines = answer_lines(answer, literal_forms(answer, graph))
+    return [*lines, *last_lines(graph.description, answer.seconds)]
 
 
 def _answer_all(question: str, ask: Callable[[str], Mapping[str, Any]], as_json: bool) -> bool:
@@ -189,14 +184,6 @@ def _answer_one_of_many(
     return True
 
 
-def _topic(mid: str) -> Entity:
-    if not is_mid(mid):
-        raise InputError(
-            f"--topic {mid}: not a mid such as m.06w2sn5. Find one with `kbqa entities NAME`."
-        )
-    return Entity(mid=mid)
-
-
 HELP = """\
 Type a question, or one of these:
   :topic NAME    ask the next questions about an entity, by name, mid or number of the list
@@ -220,11 +207,7 @@ class Prompt:
     """
 
     def __init__(
-        self,
-        engine: "Engine",
-        topics: Sequence[Entity],
-        deadline_s: float | None,
-        as_json: bool,
+        self, engine: "Engine", topics: Sequence[Entity], deadline_s: float | None, as_json: bool
     ) -> None:
         from kbqa.engine.linking.ground import name_topics
 
@@ -238,7 +221,7 @@ class Prompt:
             ":topic": self._choose_topic,
             ":path": self._show_or_run_path,
             ":sparql": self._show_query,
-            ":json": self._show_record,
+            ":json": lambda _: print_json(self._answered().to_dict(), indent=2),
         }
 
     def run(self) -> None:
@@ -291,22 +274,18 @@ class Prompt:
         command(rest.strip())
 
     def _show(self, answer: Answer) -> None:
+        """Show an answer, and put what it was about before the last topics."""
         self._last = answer
-        self._remember(answer)
-        if self._as_json:
-            print_json(answer.to_dict())
-        else:
-            text = render_text(answer, self._engine.resources.graph, standard_output())
-            print_result(f"{text}\n", is_styled=True)
-
-    def _remember(self, answer: Answer) -> None:
-        """Put what an answer was about before the last topics."""
         topic = answer.trace.to_dict().get("topic") or {}
         about = [*self._topics]
         if not about and topic.get("mid"):
             about = [Entity(topic["name"], topic["mid"])]
         others = [each for each in self._last_topics if each not in about]
         self._last_topics = [*about, *others][:_KEPT_TOPICS]
+        if self._as_json:
+            print_json(answer.to_dict())
+        else:
+            print_lines([*_lines(answer, self._engine), Line("")])
 
     def _choose_topic(self, text: str) -> None:
         if not text:
@@ -358,9 +337,6 @@ class Prompt:
         if query is None:
             raise InputError("no query answered the last question")
         print_result(prefix_query(query))
-
-    def _show_record(self, _: str) -> None:
-        print_json(self._answered().to_dict(), indent=2)
 
     def _answered(self) -> Answer:
         if self._last is None:

@@ -12,7 +12,7 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ import click
 from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Asked
 from kbqa.engine.commands.options import (
+    Command,
     check_answers,
     check_output,
     model_options,
@@ -43,11 +44,15 @@ from kbqa.sparql.forms import read_crp, render_crp
 if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
     from kbqa.engine.linking.linker import LinkedEntity, Linker
-    from kbqa.engine.running.tried import Execution, Tried
-    from kbqa.engine.writing.generate import Candidate, Request
+    from kbqa.engine.running.tried import Tried
+    from kbqa.engine.writing.generate import Request
 
 
-_rows_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument(
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+_rows_argument: Callable[[Command], Command] = click.argument(
     "file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
     default="-",
@@ -73,7 +78,7 @@ def from_sparql(file: Path) -> None:
     Reads {"id", "sparql"}, writes {"id", "crp", "sparql", "error"}: the path as text, and the query
     that it compiles to.
     """
-    _answer_rows(file, CONVERT)
+    _answer_rows(file, {"crp": None, "sparql": None}, _convert)
 
 
 @crp.command("compile")
@@ -84,7 +89,7 @@ def compile_(file: Path) -> None:
     Reads {"id", "crp"}, writes {"id", "sparql", "problems", "error"}. The entities of a path must
     be given by their mids; `kbqa crp run` also looks up names.
     """
-    _answer_rows(file, COMPILE)
+    _answer_rows(file, {"sparql": None, "problems": ()}, _compile)
 
 
 @crp.command()
@@ -94,7 +99,7 @@ def show(file: Path) -> None:
 
     Reads {"id", "crp"}, writes {"id", "text", "problems", "error"}.
     """
-    _answer_rows(file, SHOW)
+    _answer_rows(file, {"text": None, "problems": ()}, _show)
 
 
 @crp.command()
@@ -125,7 +130,7 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
         runner = CrpRunner(
             opened, names, linker, graph.timeout_s, gold_entities, relax=not no_relax
         )
-        _answer_rows(file, runner.tool)
+        _answer_rows(file, _NOT_RUN, runner.answer)
 
 
 @crp.command()
@@ -199,11 +204,6 @@ def _write_linked(engine: "Engine", requests: Sequence["Request"]) -> list[Seque
     return [each.candidates or () for each in engine.write(asked)]
 
 
-def _answer_rows(file: Path, tool: "RowTool") -> None:
-    for row in answer_rows(_lines(file), tool):
-        print_json(row)
-
-
 def _lines(file: Path) -> Iterator[bytes]:
     """Read lines as they come; `-` is standard input."""
     if str(file) == "-":
@@ -216,39 +216,25 @@ def _lines(file: Path) -> Iterator[bytes]:
         raise InputError(f"{file} cannot be read: {error}") from error
 
 
-logger = logging.getLogger(__name__)
-
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class RowTool:
-    """A tool that answers rows."""
-
-    blank: Mapping[str, object]  # the answer to a row that cannot be answered
-    answer: Callable[[Row, dict[str, object]], None]
-    """Fills in an answer that has the keys of `blank`; what it raises is the answer's error."""
-
-
-def answer_rows(lines: Iterable[bytes], tool: RowTool) -> Iterator[Row]:
+def _answer_rows(file: Path, blank: Row, answer: Callable[[Row, dict[str, object]], None]) -> None:
     """Answer JSON Lines one by one, each as soon as it is read; empty lines are skipped.
 
-    An answer has the row's id (its line's number if it has none), what the tool filled in, and
-    `error`: None, or the error's type and message.
+    `blank` is the answer to a row that cannot be answered, and `answer` fills it in; what it raises
+    is the answer's error. The id of a row is its line's number if it has none.
     """
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(file), 1):
         if not line.strip():
             continue
-        answered: dict[str, object] = {"id": None, **tool.blank, "error": None}
+        answered: dict[str, object] = {"id": None, **blank, "error": None}
         try:
             row = _read_row(line, number)
             answered["id"] = row.get("id", str(number))
-            tool.answer(row, answered)
+            answer(row, answered)
         except Exception as error:  # whatever it is, the next row is answered
             if not isinstance(error, KbqaError):
                 logger.warning("line %d failed", number, exc_info=True)
             answered["error"] = f"{type(error).__name__}: {error}"
-        yield answered
+        print_json(answered)
 
 
 def _row_text(row: Row, key: str) -> str:
@@ -258,17 +244,16 @@ def _row_text(row: Row, key: str) -> str:
 
 
 def _read_row(line: bytes, number: int) -> Row:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"JSON has no {constant}")
+
     try:
-        row = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        row = json.loads(line.decode("utf-8-sig"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         raise InputError(f"line {number}: not JSON ({error})") from None
     if not isinstance(row, dict):
         raise InputError(f"line {number}: not a JSON object")
     return row
-
-
-def _refuse_constant(constant: str) -> None:
-    raise ValueError(f"JSON has no {constant}")
 
 
 def _convert(row: Row, answered: dict[str, object]) -> None:
@@ -289,9 +274,17 @@ def _show(row: Row, answered: dict[str, object]) -> None:
     answered["text"] = "\n".join(describe_crp(crp))
 
 
-CONVERT = RowTool({"crp": None, "sparql": None}, _convert)
-COMPILE = RowTool({"sparql": None, "problems": ()}, _compile)
-SHOW = RowTool({"text": None, "problems": ()}, _show)
+_NOT_RUN: Row = {
+    "answers": (),
+    "boolean": None,
+    "count": None,
+    "truncated": False,
+    "level": None,
+    "dropped": (),
+    "sparql": None,
+    "beam": None,
+    "problems": (),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,25 +298,21 @@ class CrpRunner:
     gold_entities: bool = False  # match names to the row's topic entities first
     relax: bool = True  # drop constraints if nothing satisfies all of them
 
-    @property
-    def tool(self) -> RowTool:
-        """The tool that answers rows by running their CRPs."""
-        blank = {
-            "answers": (),
-            "boolean": None,
-            "count": None,
-            "truncated": False,
-            "level": None,
-            "dropped": (),
-            "sparql": None,
-            "beam": None,
-            "problems": (),
-        }
-        return RowTool(blank, self._answer)
+    def answer(self, row: Row, answered: dict[str, object]) -> None:
+        """Answer a row by running its CRPs."""
+        from kbqa.engine.linking.ground import name_topics
+        from kbqa.engine.running.run import Runner  # too heavy for the commands' help
 
-    def _answer(self, row: Row, answered: dict[str, object]) -> None:
         texts = _texts(row)
-        execution = self._execute(row, texts)
+        linked: list[LinkedEntity] = []
+        if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
+            linked = self.linker.link(question)
+        gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
+        asked = Asked("", tuple(gold), tuple(linked))
+        runner = Runner(asked, self.graph, self.names, self.timeout_s)
+        # Given CRPs have no probabilities.
+        candidates = [Candidate(text, logprob=0.0, tokens=0) for text in texts]
+        execution = runner.run_first(candidates, relax=self.relax)
         answered["problems"] = [
             _problem(number, tried)
             for number, tried in enumerate(execution.tried, 1)
@@ -342,20 +331,6 @@ class CrpRunner:
         answered["dropped"] = describe_dropped(found.relaxation.dropped, found.crp)
         answered["sparql"] = found.sparql
         answered["beam"] = execution.best
-
-    def _execute(self, row: Row, texts: Sequence[str]) -> "Execution":
-        from kbqa.engine.linking.ground import name_topics
-        from kbqa.engine.running.run import Runner  # too heavy for the commands' help
-
-        linked: list[LinkedEntity] = []
-        if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
-            linked = self.linker.link(question)
-        gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
-        asked = Asked("", tuple(gold), tuple(linked))
-        runner = Runner(asked, self.graph, self.names, self.timeout_s)
-        # Given CRPs have no probabilities.
-        candidates = [Candidate(text, logprob=0.0, tokens=0) for text in texts]
-        return runner.run_first(candidates, relax=self.relax)
 
 
 def _texts(row: Row) -> list[str]:

@@ -8,16 +8,25 @@ import re
 import resource
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
+from typing import Any
 
 import click
 
-from kbqa.engine.commands.doctor_coverage import Coverage, measure_coverage
-from kbqa.engine.commands.options import weights_options
+from kbqa.engine.commands.options import INPUT_FILE, weights_options
+from kbqa.engine.evaluation.scores import normalise_answer
+from kbqa.engine.questions.question_sets import (
+    gold_answers,
+    parse_answers,
+    read_question_rows,
+    record_problem,
+    scored_parses,
+    topic_entities,
+)
 from kbqa.engine.running.judge import ASKER_FOLDER, SHIPPED_JUDGE
 from kbqa.engine.writing.checkpoint import (
     adapter_base,
@@ -38,10 +47,79 @@ from kbqa.kb.commands.options import (
     print_json,
     print_result,
 )
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.health import Finding, from_error, ok, problem, warning
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.open import cache_directory
+from kbqa.kb.schema import present_entities, present_relations, present_texts
 from kbqa.sparql.errors import GraphError, InputError, KbqaError, ModelError
+from kbqa.sparql.templates import query_mentions
+from kbqa.sparql.terms import is_mid
+
+_LOW_DISK_BYTES = 1_000_000_000
+_RUNTIME_BYTES = 1_500_000_000
+"""Memory that Python, torch and the store's caches use in addition to the model."""
+
+_OPEN_FILES = 8192
+_REQUIREMENT = re.compile(r"[\w.\-]+")
+_EXTRA = re.compile(r"""extra == ["']([\w\-]+)["']""")
+_EXTRA_FOR_DEVELOPERS = "dev"
+# The name that transformers uses in all families of causal models with rotary embeddings.
+_QUERY_WEIGHTS = re.compile(r"\blayers\.(\d+)\.self_attn\.q_proj\.lora_A\b")
+_UNPACKED = 6
+"""Bytes of a weight in float32, as a multiple of its bytes in the shipped 4-bit file."""
+
+_MOST_FREQUENT = 10
+"""Maximum number of missing relations and entities in a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one parse of a question needs; answers are mids and literals' texts."""
+
+    relations: frozenset[str]
+    answers: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionNeeds:
+    """What a question needs."""
+
+    topics: frozenset[str]  # or the entities of its gold query, if the set has no topics
+    parses: tuple[Needs, ...]  # of each that can be read
+    unreadable: int  # gold queries that cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many of `n` are present."""
+
+    present: int
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How much of a question set a graph has.
+
+    Topics, relations and answers are counted once each. Needs of gold queries that cannot be read
+    are not counted.
+    """
+
+    questions: str  # the file
+    n: int
+    unreadable: int  # gold queries
+    topics: Share
+    relations: Share
+    answers: Share
+    covered: Share  # questions, among those with a gold query that can be read
+    missing_topics: tuple[tuple[str, int], ...]  # and how many questions need each; most first
+    missing_relations: tuple[tuple[str, int], ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the graph has everything."""
+        return all(one.present == one.n for one in (self.topics, self.relations, self.answers))
 
 
 @click.command()
@@ -50,17 +128,14 @@ from kbqa.sparql.errors import GraphError, InputError, KbqaError, ModelError
 @click.option(
     "--questions",
     "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=INPUT_FILE,
     multiple=True,
     metavar="FILE",
     help="Also measure how much of this question set the graph has; repeatable.",
 )
 @json_option
 def doctor(
-    graph: GraphChoice,
-    weights: WeightsChoice,
-    files: tuple[Path, ...],
-    as_json: bool,
+    graph: GraphChoice, weights: WeightsChoice, files: tuple[Path, ...], as_json: bool
 ) -> None:
     """Check the graph, the models and the machine, and suggest fixes.
 
@@ -114,19 +189,14 @@ def _measure(graph: GraphChoice, files: Iterable[Path]) -> Iterator[tuple[Findin
     with closing(graph.open()) as opened:
         for path in files:
             coverage = measure_coverage(opened, path, graph.timeout_s)
-            yield _coverage_finding(coverage), coverage
-
-
-def _coverage_finding(coverage: Coverage) -> Finding:
-    share = coverage.covered
-    finding = f"{coverage.questions}: {share.present:,} of {share.n:,} questions are covered"
-    if coverage.is_complete:
-        return ok("coverage", finding)
-    return warning(
-        "coverage",
-        finding,
-        "Questions with missing parts may get no answer. Load a more complete dump.",
-    )
+            share = coverage.covered
+            covered = f"{path}: {share.present:,} of {share.n:,} questions are covered"
+            advice = "Questions with missing parts may get no answer. Load a more complete dump."
+            is_complete = coverage.is_complete
+            yield (
+                ok("coverage", covered) if is_complete else warning("coverage", covered, advice),
+                coverage,
+            )
 
 
 def _lines(findings: Sequence[Finding]) -> Iterator[str]:
@@ -165,22 +235,8 @@ def _table(coverages: Collection[Coverage]) -> Iterator[str]:
 
 def _sum(findings: Sequence[Finding]) -> str:
     counts = Counter(finding.status for finding in findings)
-    parts = [
-        f"{counts[status]} {status}{'' if counts[status] == 1 else 's'}"
-        for status in ("problem", "warning")
-        if counts[status]
-    ]
-    return ", ".join(parts) or "no problems found"
-
-
-_LOW_DISK_BYTES = 1_000_000_000
-_RUNTIME_BYTES = 1_500_000_000
-"""Memory that Python, torch and the store's caches use in addition to the model."""
-
-_OPEN_FILES = 8192
-_REQUIREMENT = re.compile(r"[\w.\-]+")
-_EXTRA = re.compile(r"""extra == ["']([\w\-]+)["']""")
-_EXTRA_FOR_DEVELOPERS = "dev"
+    found = [(counts[status], status) for status in ("problem", "warning") if counts[status]]
+    return ", ".join(f"{n} {status}{'s' * (n > 1)}" for n, status in found) or "no problems found"
 
 
 def check_machine(store: Path | None, model_bytes: int) -> Iterator[Finding]:
@@ -212,12 +268,9 @@ def _check_packages() -> Iterator[Finding]:
         yield problem("packages", f"{here}, without the required {', '.join(lacking)}", advice)
     else:
         yield ok("packages", here)
-    whole = [extra for extra in extras if extra and extra not in missing]
-    absent = [extra for extra in extras if extra in missing and extra]
-    yield ok(
-        "extras",
-        f"installed: {', '.join(whole) or 'none'}; not installed: {', '.join(absent) or 'none'}",
-    )
+    whole = ", ".join(extra for extra in extras if extra and extra not in missing)
+    absent = ", ".join(extra for extra in extras if extra and extra in missing)
+    yield ok("extras", f"installed: {whole or 'none'}; not installed: {absent or 'none'}")
 
 
 def _is_installed(distribution: str) -> bool:
@@ -229,9 +282,8 @@ def _is_installed(distribution: str) -> bool:
 
 
 def _check_disk(name: str, folder: Path) -> Finding:
-    existing = next(
-        path for path in (folder.absolute(), *folder.absolute().parents) if path.exists()
-    )
+    whole = folder.absolute()
+    existing = next(path for path in (whole, *whole.parents) if path.exists())
     free_bytes = shutil.disk_usage(existing).free
     finding = f"{_gigabytes(free_bytes)} free for the {name} in {folder}"
     if not os.access(existing, os.W_OK) and name == "cache":
@@ -278,12 +330,6 @@ def _check_open_files(store: Path) -> Finding:
 
 def _gigabytes(size_bytes: int) -> str:
     return f"{size_bytes / 1e9:,.1f} GB"
-
-
-# The name that transformers uses in all families of causal models with rotary embeddings.
-_QUERY_WEIGHTS = re.compile(r"\blayers\.(\d+)\.self_attn\.q_proj\.lora_A\b")
-_UNPACKED = 6
-"""Bytes of a weight in float32, as a multiple of its bytes in the shipped 4-bit file."""
 
 
 def check_models(base: str | None = None, adapter: Path | None = None) -> Iterator[Finding]:
@@ -339,7 +385,6 @@ def _memory_bytes(name: str) -> int:
 
 
 def _check_backend(base: str) -> Finding:
-    """Check that what runs the base model is installed."""
     try:
         if default_backend(base) == "openvino":
             require_cpu_extra()
@@ -353,12 +398,9 @@ def _check_backend(base: str) -> Finding:
 def _check_base(name: str) -> Finding:
     try:
         if (shipped := shipped_files(name)) is not None:
-            state = (
-                "is ready"
-                if shipped.checkpoint.is_dir()
-                else "is included and will be converted at first use"
-            )
-            return ok("base model", f"{name} {state}")
+            if shipped.checkpoint.is_dir():
+                return ok("base model", f"{name} is ready")
+            return ok("base model", f"{name} is included and will be converted at first use")
         check_base_model(name, ask_hub=False)
         if model_folder(name) is None:
             return warning(
@@ -406,3 +448,101 @@ def _misfit(adapter: Path, name: str) -> str:
         f"it was made for {layers} layers of width {width}, "
         f"and the model has {wanted_layers} of {wanted_width}"
     )
+
+
+def measure_coverage(graph: Graph, path: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Coverage:
+    """Look up how much of what a question set, ours or official, needs is in a graph.
+
+    A question is covered if the graph has its topic entities and, for one of its parses, every
+    relation of the gold query and every gold answer. It may still have no answer there: the parts
+    may be present but not connected.
+    """
+    questions = list(read_needs(path))
+    topics = _union(question.topics for question in questions)
+    parses = [parse for question in questions for parse in question.parses]
+    relations = _union(parse.relations for parse in parses)
+    answers = _union(parse.answers for parse in parses)
+    mids = {answer for answer in answers if is_mid(answer)}
+    held_entities = present_entities(graph, topics | mids, timeout_s)
+    held_relations = present_relations(graph, relations, timeout_s)
+    held_answers = (mids & held_entities) | present_texts(graph, answers - mids, timeout_s)
+    judged = [question for question in questions if question.parses]
+    return Coverage(
+        questions=str(path),
+        n=len(questions),
+        unreadable=sum(question.unreadable for question in questions),
+        topics=Share(len(topics & held_entities), len(topics)),
+        relations=Share(len(relations & held_relations), len(relations)),
+        answers=Share(len(answers & held_answers), len(answers)),
+        covered=Share(
+            sum(
+                question.topics <= held_entities
+                and any(
+                    parse.relations <= held_relations and parse.answers <= held_answers
+                    for parse in question.parses
+                )
+                for question in judged
+            ),
+            len(judged),
+        ),
+        missing_topics=_most_frequent(
+            (question.topics for question in questions), topics - held_entities
+        ),
+        missing_relations=_most_frequent(
+            (_union(parse.relations for parse in question.parses) for question in questions),
+            relations - held_relations,
+        ),
+    )
+
+
+def read_needs(path: Path) -> Iterator[QuestionNeeds]:
+    """Read what each question of a set needs."""
+    is_empty = True
+    for number, row in read_question_rows(path):
+        is_empty = False
+        try:
+            yield _needs(row)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{path}, line {number}: {record_problem(error)}") from None
+    if is_empty:
+        raise InputError(f"{path} has no questions")
+
+
+def _needs(row: Mapping[str, Any]) -> QuestionNeeds:
+    entities: set[str] = set()
+    parses: list[Needs] = []
+    golds = list(_golds(row))
+    for query, answers in golds:
+        try:
+            mentions = query_mentions(query)
+        except InputError:
+            continue
+        entities |= mentions.entities
+        parses.append(Needs(mentions.relations, frozenset(map(normalise_answer, answers))))
+    topics = {entity.mid for entity in topic_entities(row) if entity.mid is not None}
+    return QuestionNeeds(frozenset(topics or entities), tuple(parses), len(golds) - len(parses))
+
+
+def _golds(row: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the gold queries with their answers: for WebQSP, one for each parse that counts."""
+    if "parses" in row:
+        for parse in scored_parses(row):
+            if not isinstance(query := parse.get("Sparql"), str):
+                raise TypeError('the "Sparql" of a parse is not a text')
+            yield query, parse_answers(parse)
+    elif query := row.get("sparql"):
+        if not isinstance(query, str):
+            raise TypeError('"sparql" is not a text')
+        yield query, gold_answers(row)
+
+
+def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    return frozenset[str]().union(*sets)
+
+
+def _most_frequent(
+    needed: Iterable[frozenset[str]], missing: frozenset[str]
+) -> tuple[tuple[str, int], ...]:
+    counts = Counter(item for items in needed for item in items & missing)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(ranked[:_MOST_FREQUENT])

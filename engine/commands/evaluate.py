@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbqa.engine.commands.options import (
+    INPUT_FILE,
     ChatChoice,
     ChatLimits,
     MethodChoice,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @questions_option
 @run_options
 @graph_options
-@deadline_option
+@deadline_option()
 @method_options
 @chat_options
 @chat_limits
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--beams",
     "beams_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=INPUT_FILE,
     metavar="FILE",
     help="Paths that `kbqa crp generate` wrote, instead of writing them again.",
 )
@@ -87,18 +88,7 @@ def evaluate(
     that the question set names, and exact match by category. Use --resume to continue an
     interrupted run.
     """
-    from kbqa.engine.evaluation.evaluate import (
-        ESTIMATED_FROM,
-        EvaluationConfig,
-        EvaluationProgress,
-        estimate_run,
-        record_beams,
-        record_graph,
-        record_method,
-        record_model,
-        record_questions,
-    )
-    from kbqa.engine.evaluation.evaluate import evaluate as evaluate_set
+    from kbqa.engine.evaluation import evaluate as evaluation
     from kbqa.engine.files import discard
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.generate import SavedBeams, read_beams
@@ -113,9 +103,9 @@ def evaluate(
     saved = SavedBeams(str(beams_file)) if is_written else None
     if output is None:
         with open_engine(graph, model, replace(chat, is_stand_in=True), method, saved) as engine:
-            estimate = estimate_run(
+            estimate = evaluation.estimate_run(
                 engine,
-                sample_questions(questions, ESTIMATED_FROM, run.seed),
+                sample_questions(questions, evaluation.ESTIMATED_FROM, run.seed),
                 len(questions),
                 gold_entities=run.gold_entities,
                 deadline_s=deadline_s,
@@ -129,11 +119,11 @@ def evaluate(
     with open_engine(graph, model, chat, method, saved) as engine:
         resources = engine.resources
         recorded = (
-            record_questions(file, run.sample, run.seed)
-            | record_graph(resources.graph, graph.timeout_s)
-            | record_beams(beams_file)
-            | record_model(model, None if is_written else resources.generator_name)
-            | record_method(
+            evaluation.record_questions(file, run.sample, run.seed)
+            | evaluation.record_graph(resources.graph, graph.timeout_s)
+            | evaluation.record_beams(beams_file)
+            | evaluation.record_model(model, None if is_written else resources.generator_name)
+            | evaluation.record_method(
                 engine.method,
                 deadline_s,
                 resources.call_budget,
@@ -141,13 +131,11 @@ def evaluate(
                 resources.unsure_below,
             )
         )
-        config = EvaluationConfig(
-            run.gold_entities, run.timings, deadline_s, recorded.settings, recorded.notes
-        )
+        config = evaluation.EvaluationConfig(run.gold_entities, run.timings, deadline_s, recorded)
         if run.overwrite:
             discard(output)
-        with watched(EvaluationProgress(len(questions)), len(questions)) as report:
-            rows = evaluate_set(
+        with watched(evaluation.EvaluationProgress(len(questions))) as report:
+            rows = evaluation.evaluate(
                 engine,
                 questions,
                 output,
@@ -161,14 +149,13 @@ def evaluate(
     print_result(render_summary(rows, entities=entities, as_json=as_json))
 
 
-_RUN = click.Path(path_type=Path, exists=True, dir_okay=False)
 _markdown_option = click.option(
     "--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text."
 )
 
 
 @click.command()
-@click.argument("run", type=_RUN, metavar="RUN.jsonl")
+@click.argument("run", type=INPUT_FILE, metavar="RUN.jsonl")
 @json_option
 @_markdown_option
 @click.option(
@@ -190,12 +177,7 @@ _markdown_option = click.option(
     help="Print the answers instead, in the form that the benchmark's official script reads.",
 )
 def report(
-    run: Path,
-    as_json: bool,
-    as_markdown: bool,
-    names: bool,
-    plots: Path | None,
-    form: str | None,
+    run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path | None, form: str | None
 ) -> None:
     """Report on a run of `kbqa eval`, by any method.
 
@@ -208,10 +190,10 @@ def report(
 
     _check_form(as_json, as_markdown)
     if form is not None:
-        from kbqa.engine.evaluation.evaluate import FORMS
+        from kbqa.engine.evaluation.evaluate import predictions
 
         # In ASCII: the scripts open the file in whatever encoding the locale has.
-        print_result(json.dumps(FORMS[form](read_run(run).rows), indent=1))
+        print_result(json.dumps(predictions(read_run(run).rows, form), indent=1))
         return
     made = make_report(read_run(run), names=names)
     if plots is not None:
@@ -223,8 +205,8 @@ def report(
 
 
 @click.command()
-@click.argument("first", type=_RUN, metavar="A.jsonl")
-@click.argument("second", type=_RUN, metavar="B.jsonl")
+@click.argument("first", type=INPUT_FILE, metavar="A.jsonl")
+@click.argument("second", type=INPUT_FILE, metavar="B.jsonl")
 @click.option(
     "--metric",
     type=click.Choice(METRICS),

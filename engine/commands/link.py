@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.commands.options import check_answers
+from kbqa.engine.commands.options import INPUT_FILE, check_answers
 from kbqa.engine.linking.linker import LinkedEntity, Linker, explain_unlinked
 from kbqa.engine.linking.mentions import Mentions
 from kbqa.engine.questions.question_sets import read_questions
@@ -28,7 +28,7 @@ from kbqa.sparql.errors import GraphError, InputError
 @click.option(
     "--questions",
     "file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=INPUT_FILE,
     metavar="FILE",
     help="Link the questions of a JSON Lines file, gzipped or not, instead.",
 )
@@ -41,11 +41,7 @@ from kbqa.sparql.errors import GraphError, InputError
 @graph_options
 @json_option
 def link(
-    question: str | None,
-    file: Path | None,
-    limit: int,
-    graph: GraphChoice,
-    as_json: bool,
+    question: str | None, file: Path | None, limit: int, graph: GraphChoice, as_json: bool
 ) -> None:
     """Show the entities that QUESTION may be about, most likely first, and its dates and numbers.
 

@@ -4,11 +4,12 @@ The options choose the small model, the general model and what it may cost, the 
 settings, the questions, and where a run's rows go.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -34,6 +35,8 @@ from kbqa.sparql.errors import GraphError, InputError, OutputError, SpendingLimi
 if TYPE_CHECKING:
     from kbqa.engine.chat.model import ChatModel
     from kbqa.engine.engine import Engine
+    from kbqa.engine.evaluation.evaluate import RunProgress
+    from kbqa.engine.evaluation.rows import WrittenRow
     from kbqa.engine.questions.question_sets import Question
     from kbqa.engine.writing.generate import Generator
     from kbqa.kb.commands.options import GraphChoice
@@ -64,15 +67,16 @@ def _is_asked_via() -> bool:
     return click.get_current_context().params.get("via") is not None
 
 
-def deadline_option(command: Command) -> Command:
-    """Add `--deadline`; the command takes it as `deadline_s: float | None`."""
+def deadline_option(default_s: float | None = None) -> Callable[[Command], Command]:
+    """Make `--deadline`; the command takes it as `deadline_s`."""
     return click.option(
         "--deadline",
         "deadline_s",
         type=SECONDS,
+        default=default_s,
         metavar="SECONDS",
         help="Give up a question after this time in all.",
-    )(command)
+    )
 
 
 @contextmanager
@@ -88,11 +92,6 @@ def open_engine(
 
     The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
     have been written before. `workers` is how many queries run at once.
-
-    Raises:
-        InputError: The choices contradict each other.
-        ModelError: A model is missing or broken.
-        GraphError: The graph does not answer, or holds nothing.
     """
     with waiting("Opening the graph"):
         from kbqa.engine.engine import Engine
@@ -103,12 +102,9 @@ def open_engine(
     with closing(opened):
         check_answers(opened, graph.timeout_s)
 
-        def load() -> "Generator":
-            return model.load(opened) if saved is None else saved
-
         resources = Resources(
             opened,
-            load,
+            partial(model.load, opened) if saved is None else lambda: saved,
             chat.open,
             n=model.n,
             timeout_s=graph.timeout_s,
@@ -124,26 +120,24 @@ def open_engine(
 
 
 def check_answers(graph: "Graph", timeout_s: float) -> None:
-    """Check that a graph answers and holds something, before work begins.
-
-    Raises:
-        GraphError: It does not.
-    """
+    """Check that a graph answers and holds something, before work begins."""
     if not graph.ask("ASK { ?s ?p ?o }", timeout_s=timeout_s):
         raise GraphError(f"{graph.description} holds no triples")
 
 
-def questions_option(command: Command) -> Command:
-    """Add `--questions`, a file that exists; the command takes it as `file: Path`."""
-    return click.option(
-        "--questions",
-        "file",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        required=True,
-        metavar="FILE",
-        help="Question set: JSON Lines, gzipped or not, or an official file of WebQSP, CWQ, "
-        "GrailQA, Free917 or SimpleQuestions.",
-    )(command)
+INPUT_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+"""The type of an option that names a file to read."""
+
+questions_option: Callable[[Command], Command] = click.option(
+    "--questions",
+    "file",
+    type=INPUT_FILE,
+    required=True,
+    metavar="FILE",
+    help="Question set: JSON Lines, gzipped or not, or an official file of WebQSP, CWQ, GrailQA, "
+    "Free917 or SimpleQuestions.",
+)
+"""`--questions`, which the command takes as `file: Path`."""
 
 
 class _PriceType(click.ParamType[Price]):
@@ -228,12 +222,7 @@ class ChatChoice:
     """Send it nothing: count the prompts only, for an estimate."""
 
     def check(self) -> None:
-        """Check cheaply that the model can be asked, without asking its server.
-
-        Raises:
-            InputError: The URL or the key is not valid.
-            ModelError: The `llm` extra is missing.
-        """
+        """Check cheaply that the model can be asked, without asking its server."""
         if self.url is None and self.model is None:
             return
         from kbqa.engine.chat.server import OPENAI_URL, check_server
@@ -244,10 +233,6 @@ class ChatChoice:
         """Return the model, ready for requests; None if the user chose none.
 
         Its server is asked for nothing but the model's name, and only if none is given.
-
-        Raises:
-            InputError: The URL, the key or the limit is not valid.
-            ModelError: The `llm` extra is missing, or the server does not say which model it has.
         """
         if self.url is None and self.model is None:
             return None
@@ -287,23 +272,6 @@ chat_options = options_of(ChatChoice, "chat", _checked_chat)
 chat_limits = options_of(ChatLimits, "limits")
 
 
-_R = TypeVar("_R", contravariant=True)
-
-
-class Progress(Protocol[_R]):
-    """How far a run is."""
-
-    def add(self, row: _R) -> None:
-        """Count a row."""
-
-    @property
-    def left(self) -> int:
-        """Questions that a resumed run would ask: those to come, and those that failed."""
-
-    def figures(self) -> Mapping[str, str]:
-        """Return what is shown of the rows so far, by name."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunChoice:
     """Which questions of a set the user wants asked, how, and where the rows go."""
@@ -333,8 +301,7 @@ class RunChoice:
     timings: Annotated[
         bool,
         Option(
-            "Write in rows what differs from run to run, such as seconds.",
-            "--timings/--no-timings",
+            "Write in rows what differs from run to run, such as seconds.", "--timings/--no-timings"
         ),
     ] = True
 
@@ -367,8 +334,7 @@ class RunChoice:
 def check_output(output: Path) -> None:
     """Check that no input of the command is its output, its manifest, or a file in it.
 
-    Raises:
-        InputError: One is, by whatever path or link.
+    Neither by another path nor by a link.
     """
     from kbqa.engine.files import manifest_path
 
@@ -396,7 +362,7 @@ run_options = options_of(RunChoice, "run")
 
 
 @contextmanager
-def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]]:
+def watched(progress: "RunProgress") -> "Iterator[Callable[[WrittenRow], None]]":
     """Show the progress of a run, and if it is stopped, say how to resume.
 
     The function that is yielded is called with each row.
@@ -406,9 +372,9 @@ def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]
     from kbqa.engine.cli import Stopped, stop_on_signals
 
     try:
-        with stop_on_signals(), tqdm(total=total, unit="question", disable=None) as bar:
+        with stop_on_signals(), tqdm(total=progress.total, unit="question", disable=None) as bar:
 
-            def advance(row: _R) -> None:
+            def advance(row: "WrittenRow") -> None:
                 progress.add(row)
                 bar.set_postfix(progress.figures(), refresh=False)
                 bar.update()
@@ -416,7 +382,7 @@ def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]
             yield advance
     except (Stopped, SpendingLimitReached, OutputError) as stop:
         print_note(f"Error: {stop}")
-        print_note(f"{progress.left} of {total} questions are left. Use --resume.")
+        print_note(f"{progress.left} of {progress.total} questions are left. Use --resume.")
         raise SystemExit(stop.exit_code if isinstance(stop, Stopped) else 1) from stop
 
 
@@ -431,11 +397,7 @@ class _MethodName(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class MethodChoice:
-    """The method that the user chose, not yet made.
-
-    Raises:
-        InputError: A setting is not written as ``name=value``, or is given twice.
-    """
+    """The method that the user chose, not yet made."""
 
     name: Annotated[
         str,
@@ -491,13 +453,12 @@ def methods(name: str | None, as_json: bool) -> None:
 
     if name is None:
         rows = [{"name": each, "summary": method.summary} for each, method in METHODS.items()]
+        shown = "{name}  {summary}"
     else:
         rows = [each._asdict() for each in describe_settings(find_method(name).settings)]
+        shown = "{name} = {default}  ({values})\n    {text}"
     if as_json:
         print_json(rows, indent=2)
         return
     for row in rows:
-        if name is None:
-            print_result(f"{row['name']}  {row['summary']}")
-        else:
-            print_result(f"{row['name']} = {row['default']}  ({row['values']})\n    {row['text']}")
+        print_result(shown.format(**row))

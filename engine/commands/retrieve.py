@@ -1,11 +1,19 @@
-"""The command `kbqa retrieve`."""
+"""The command `kbqa retrieve`: triples for each question of a set, a row each, for any reader.
 
+A run is as one of `kbqa.engine.evaluation.evaluate`: a question that fails becomes a row with its
+error, and a run can be resumed.
+"""
+
+from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from kbqa.engine.asked import Clock
 from kbqa.engine.commands.options import (
     RunChoice,
     check_answers,
@@ -13,72 +21,91 @@ from kbqa.engine.commands.options import (
     run_options,
     watched,
 )
+from kbqa.engine.files import discard
+from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.methods import read_settings, split_settings
-from kbqa.engine.retrieval.retrieval import Mechanism, PoolingSettings, Shown
-from kbqa.engine.retrieval.retriever import ScorerName
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.retrieval.retrieval import (
+    Mechanism,
+    PoolingSettings,
+    Retrieved,
+    Shown,
+    describe_scorer,
+    make_scorer,
+    retrieve,
+)
+from kbqa.engine.retrieval.retriever import Caps, ScorerName
 from kbqa.engine.writing.checkpoint import require_embedding_packages
-from kbqa.kb.commands.options import GraphChoice, graph_options, print_note
-from kbqa.kb.names.search import open_names
+from kbqa.kb.commands.options import GraphChoice, graph_options, options_of, print_note
+from kbqa.kb.graph import Graph
+from kbqa.kb.names.search import Names, name_terms, open_names
+from kbqa.kb.option import Option
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
 
+if TYPE_CHECKING:
+    from kbqa.engine.evaluation.rows import RetrievalRow
 
-@click.command()
+
+@dataclass(frozen=True, slots=True)
+class RetrievalChoice:
+    """How the user wants triples retrieved."""
+
+    triples: Annotated[int, Option("Triples of a question, at most.", metavar="K", at_least=1)] = (
+        100
+    )
+    mechanism: Annotated[
+        Mechanism,
+        Option("Path pooling: nothing, order the best triples, or choose them among more."),
+    ] = PoolingSettings().mechanism
+    scorer: Annotated[
+        ScorerName,
+        Option(
+            "What scores triples: a scorer that was trained, or the similarity of the question and "
+            "the relation alone."
+        ),
+    ] = "trained"
+    scorer_file: Annotated[
+        Path | None,
+        Option(
+            "The retriever.json that `kbqa train-retriever` wrote; by default the one that ships "
+            "with kbqa.",
+            metavar="FILE",
+            path="input file",
+        ),
+    ] = None
+    shown: Annotated[
+        Shown,
+        Option("Whether a fact that a relation and its reverse state is there once or twice."),
+    ] = "once"
+    settings: Annotated[
+        tuple[str, ...],
+        Option(
+            "Setting of pooling, see `kbqa methods path-pooling`; repeatable.",
+            "--set",
+            metavar="NAME=VALUE",
+            repeatable=True,
+        ),
+    ] = ()
+    names: Annotated[bool, Option("Add subject_name and object_name to triples.")] = False
+
+    def pooling(self) -> PoolingSettings:
+        """Read the settings of pooling, and check them."""
+        given = split_settings(self.settings)
+        if "mechanism" in given:
+            raise InputError("--set mechanism=VALUE: write it as --mechanism VALUE")
+        given["mechanism"] = self.mechanism
+        pooling = read_settings(PoolingSettings, given, "path-pooling")
+        pooling.check_count(self.triples)
+        return pooling
+
+
+@click.command("retrieve")
 @questions_option
 @run_options
 @graph_options
-@click.option(
-    "--triples",
-    type=click.IntRange(1),
-    default=100,
-    metavar="K",
-    help="Triples of a question, at most.",
-)
-@click.option(
-    "--mechanism",
-    type=click.Choice(get_args(Mechanism)),
-    default=PoolingSettings().mechanism,
-    help="Path pooling: nothing, order the best triples, or choose them among more.",
-)
-@click.option(
-    "--scorer",
-    type=click.Choice(get_args(ScorerName)),
-    default="trained",
-    help="What scores triples: a scorer that was trained, or the similarity of the question and "
-    "the relation alone.",
-)
-@click.option(
-    "--scorer-file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="The retriever.json that `kbqa train-retriever` wrote; by default the one that ships with "
-    "kbqa.",
-)
-@click.option(
-    "--shown",
-    type=click.Choice(get_args(Shown)),
-    default="once",
-    help="Whether a fact that a relation and its reverse state is there once or twice.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Setting of pooling, see `kbqa methods path-pooling`; repeatable.",
-)
-@click.option("--names", is_flag=True, help="Add subject_name and object_name to triples.")
-def retrieve(
-    file: Path,
-    run: RunChoice,
-    graph: GraphChoice,
-    triples: int,
-    mechanism: Mechanism,
-    scorer: ScorerName,
-    scorer_file: Path | None,
-    shown: Shown,
-    settings: tuple[str, ...],
-    names: bool,
-) -> None:
+@options_of(RetrievalChoice, "choice")
+def retrieve_set(file: Path, run: RunChoice, graph: GraphChoice, choice: RetrievalChoice) -> None:
     """Write the triples that are likeliest to help to answer each question.
 
     Looks up what is around the question's topics, scores it, and pools the scores along paths. A
@@ -86,43 +113,33 @@ def retrieve(
     come best first, each with "subject", "relation", "object", "score" and "pooled"; "is_literal"
     says that its object is a text.
     """
-    pooling = _pooling(settings, mechanism)
+    from kbqa.engine.evaluation import evaluate as runs
+    from kbqa.engine.evaluation.rows import read_retrieval_row
+
+    pooling = choice.pooling()
     questions = run.read(file)
     output = run.checked_output()
     require_embedding_packages("retrieving triples")
-
-    from kbqa.engine.evaluation.evaluate import RunProgress, record_graph, record_questions
-    from kbqa.engine.evaluation.retrieve import QuestionRetrieval, RetrievalConfig, retrieve_set
-    from kbqa.engine.files import discard
-
-    config = RetrievalConfig(
-        triples,
-        scorer,
-        scorer_file,
-        shown,
-        pooling,
-        run.gold_entities,
-        names,
-        run.timings,
-    )
-    with (
-        closing(graph.open()) as opened,
-        closing(open_names(opened, graph.timeout_s)) as of_entities,
-    ):
+    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
         check_answers(opened, graph.timeout_s)
-        retrieval = QuestionRetrieval(opened, of_entities, config, graph.timeout_s)
-        recorded = record_questions(file, run.sample, run.seed) | record_graph(
-            opened, graph.timeout_s
+        retrieval = QuestionRetrieval(opened, names, graph.timeout_s, choice, pooling, run)
+        recorded = (
+            runs.Recorded(retrieval.settings(), {})
+            | runs.record_questions(file, run.sample, run.seed)
+            | runs.record_graph(opened, graph.timeout_s)
         )
         if run.overwrite:
             discard(output)
-        progress = RunProgress(len(questions))
-        with watched(progress, len(questions)) as report:
-            retrieve_set(
-                retrieval,
+        progress = runs.RunProgress(len(questions))
+        with watched(progress) as report:
+            runs.run_set(
                 questions,
                 output,
                 recorded,
+                read_retrieval_row,
+                lambda rows: (
+                    partial(retrieval.row, each) for each in questions if each.id not in rows
+                ),
                 concurrency=run.concurrency,
                 report=report,
             )
@@ -133,8 +150,104 @@ def retrieve(
         )
 
 
-def _pooling(settings: tuple[str, ...], mechanism: Mechanism) -> PoolingSettings:
-    given = split_settings(settings)
-    if "mechanism" in given:
-        raise InputError("--set mechanism=VALUE: write it as --mechanism VALUE")
-    return read_settings(PoolingSettings, {**given, "mechanism": mechanism}, "path-pooling")
+class QuestionRetrieval:
+    """Retrieves triples for questions over one graph. Any number of threads may use one."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        names: Names,
+        timeout_s: float,
+        choice: RetrievalChoice,
+        pooling: PoolingSettings,
+        run: RunChoice,
+    ) -> None:
+        self._graph, self._choice, self._pooling, self._run = graph, choice, pooling, run
+        self._linker = Linker(graph, names)
+        self._schema = GraphSchema(graph, timeout_s)
+        from kbqa.engine.embedding.embedder import Embedder
+
+        self._embedder = Embedder.load()
+        self._score = make_scorer(choice.scorer, self._embedder, choice.scorer_file, graph.labels)
+
+    def settings(self) -> dict[str, object]:
+        """Return all that decides the rows except the questions and the graph, for manifests."""
+        choice = self._choice
+        return {
+            "retrieval": {
+                "triples": choice.triples,
+                **describe_scorer(choice.scorer, self._embedder, choice.scorer_file),
+                "shown": choice.shown,
+                **asdict(self._pooling),
+                "caps": asdict(Caps()),
+            },
+            "gold_entities": self._run.gold_entities,
+            "names": choice.names,
+            "timings": self._run.timings,
+        }
+
+    def row(self, question: Question) -> "RetrievalRow":
+        """Retrieve for a question; any error becomes its row."""
+        from kbqa.engine.evaluation.evaluate import log_failure
+        from kbqa.engine.evaluation.rows import RETRIEVAL_VERSION, RetrievalRow
+
+        clock = Clock()
+        row: dict[str, object] = {
+            "schema_version": RETRIEVAL_VERSION,
+            "id": question.id,
+            "question": question.text,
+            "topics": (),
+            "triples": (),
+            "seen": None,
+            "truncated": None,
+            "cut": None,
+        }
+        error = None
+        try:
+            row["topics"] = topics = self._topics(question, clock)
+            retrieved = retrieve(
+                self._graph,
+                self._schema,
+                self._score,
+                " ".join(question.text.split()),
+                topics,
+                self._choice.triples,
+                self._pooling,
+                shown=self._choice.shown,
+                clock=clock,
+            )
+            row |= {
+                "triples": list(self._triples(retrieved, clock)),
+                "seen": retrieved.seen,
+                "truncated": retrieved.truncated,
+                "cut": asdict(retrieved.subgraph.cut),
+            }
+        except Exception as failure:  # noqa: BLE001 – one question's failure never ends a run
+            log_failure(question, failure)
+            error = f"{type(failure).__name__}: {failure}"
+        if self._run.timings:
+            row["seconds"] = {stage: round(s, 4) for stage, s in clock.seconds.items()}
+        return RetrievalRow.model_validate({**row, "error": error})
+
+    def _topics(self, question: Question, clock: Clock) -> tuple[str, ...]:
+        """Return where to start: the entities that methods start from."""
+        if not question.text.strip():
+            raise InputError("the question is empty; ask something in words")
+        given = question.topics if self._run.gold_entities else ()
+        with clock.stage("link"):
+            linked = () if given else self._linker.link(question.text)
+            starts = starting_topics(given, linked)
+        return tuple(dict.fromkeys(each.mid for each in starts if each.mid))
+
+    def _triples(self, retrieved: Retrieved, clock: Clock) -> Iterator[Mapping[str, object]]:
+        """Yield the triples, with names if these are wanted."""
+        triples = list(retrieved.triples())
+        if not self._choice.names:
+            yield from (each.to_dict() for each in triples)
+            return
+        with clock.stage("name"):
+            ends = dict.fromkeys(end for each in triples for end in (each.subject, each.object))
+            names = name_terms(self._graph, ends)
+        for each in triples:
+            named = {"subject_name": names[each.subject], "object_name": names[each.object]}
+            yield {**each.to_dict(), **named}

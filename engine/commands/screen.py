@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbqa.engine.answer import Answer, Line, Style, answer_lines, last_lines, literal_forms
+from kbqa.engine.answer import Line, Style
 from kbqa.kb.commands.options import is_terminal, print_result
-from kbqa.kb.graph import Graph
-from kbqa.kb.schema import LiteralForms
 from kbqa.kb.small_files import printable
 
 if TYPE_CHECKING:
@@ -105,30 +103,15 @@ def waiting(for_what: str) -> Iterator[None]:
         click.echo(f"\r{' ' * len(word)}\r", err=True, nl=False)
 
 
-_COLUMNS = {"hit": "hit", "hits_at_1": "Hits@1", "exact_match": "exact match", "f1": "F1"}
-
-
-def render_text(answer: Answer, graph: Graph, screen: Screen = PAPER) -> str:
-    """Write an answer with the literals as its graph says; see `render_answer`."""
-    return render_answer(answer, graph.description, literal_forms(answer, graph), screen)
-
-
-def render_answer(
-    answer: Answer, graph: str, forms: LiteralForms | None = None, screen: Screen = PAPER
-) -> str:
-    """Write an answer as lines: the answers, how they were found, evidence, query and times.
-
-    `graph` is the description of the graph that was asked. Without `forms`, literals are written as
-    they are.
-    """
-    lines = [*answer_lines(answer, forms or LiteralForms()), *last_lines(graph, answer.seconds)]
-    return screen.write_all(lines)
-
-
 def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> str:
     """Write the scores of a run with ``gold`` or ``linked`` entities, as Markdown or JSON."""
     from kbqa.engine.evaluation.breakdowns import score_tiers, share_right
-    from kbqa.engine.evaluation.tables import BREAKDOWN_NAMES, MarkdownTable, markdown_table
+    from kbqa.engine.evaluation.tables import (
+        BREAKDOWN_NAMES,
+        METRIC_NAMES,
+        MarkdownTable,
+        markdown_table,
+    )
 
     tiers = score_tiers(rows)
     right = share_right(rows)
@@ -149,10 +132,11 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
             },
         }
         return json.dumps(record, indent=2)
+    columns = ("hit", "hits_at_1", "exact_match", "f1")
     table = MarkdownTable(
-        (f"tier ({entities} entities)", "n", *_COLUMNS.values()),
+        (f"tier ({entities} entities)", "n", *(METRIC_NAMES[name] for name in columns)),
         [
-            (tier, str(means["f1"].n), *(means[name] for name in _COLUMNS))
+            (tier, str(means["f1"].n), *(means[name] for name in columns))
             for tier, means in tiers.items()
         ],
     )

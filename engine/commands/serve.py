@@ -5,6 +5,7 @@ here. It keeps to itself where its graph lies.
 """
 
 import http.client
+import importlib.util
 import json
 import os
 import sys
@@ -12,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn, cast, get_args
 from urllib.parse import urlsplit
@@ -22,9 +22,11 @@ import click
 from kbqa.engine.answer import MAX_ANSWERS, Line, Status, Style, last_lines
 from kbqa.engine.cli import CONFIG_FILE, held_signals, is_from_file
 from kbqa.engine.commands.options import (
+    INPUT_FILE,
     ChatChoice,
     MethodChoice,
     chat_options,
+    deadline_option,
     method_options,
     model_options,
     open_engine,
@@ -45,19 +47,12 @@ from kbqa.sparql.errors import (
     ServerError,
 )
 
-_deadline_option = click.option(
-    "--deadline",
-    "deadline_s",
-    type=SECONDS,
-    default=60.0,
-    metavar="SECONDS",
-    help="Give up a question after this time in all.",
-)
+_DEADLINE_S = 60.0
 
 
 @click.command()
 @graph_options
-@_deadline_option
+@deadline_option(_DEADLINE_S)
 @method_options
 @chat_options
 @model_options
@@ -73,7 +68,7 @@ def mcp(
     Assistants start this command themselves: add it to their settings. `kbqa serve` offers the
     same over HTTP, at /mcp.
     """
-    if find_spec("mcp") is None:
+    if importlib.util.find_spec("mcp") is None:
         raise InputError("kbqa mcp needs the extra `mcp`: pip install 'kbqa[mcp]'")
     chat.check()
     # Standard output belongs to the protocol; later the server keeps everything else from it.
@@ -96,12 +91,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @click.command()
 @click.option("--host", default="127.0.0.1", help="Address to listen on.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    help="0: any free one.",
-)
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, help="0: any free one.")
 @click.option(
     "--allowed-host",
     "hosts",
@@ -112,7 +102,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option(
     "--api-keys",
     "keys_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=INPUT_FILE,
     metavar="FILE",
     help="Let only those ask who have a key of this TOML file.",
 )
@@ -131,7 +121,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     help="Proxy whose X-Forwarded-For names the client; repeatable.",
 )
 @graph_options
-@_deadline_option
+@deadline_option(_DEADLINE_S)
 @click.option(
     "--query-timeout",
     "query_timeout_s",
@@ -141,10 +131,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     help="Stop a query or path of a client after this time.",
 )
 @click.option(
-    "--queue",
-    type=click.IntRange(1),
-    default=12,
-    help="Questions that may wait; more are refused.",
+    "--queue", type=click.IntRange(1), default=12, help="Questions that may wait; more are refused."
 )
 @click.option(
     "--batch-size",
@@ -195,7 +182,12 @@ def serve(
             f"--host {host} lets other machines in: add --api-keys FILE, or --public to let "
             "anybody ask"
         )
-    _require_extra()
+    for package in ("fastapi", "uvicorn", "jinja2", "prometheus_client", "mcp"):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(
+                f"kbqa serve needs the extra `serve`, as {package} is missing: "
+                "pip install 'kbqa[serve]'"
+            )
     from kbqa.engine.serve.app import DEFAULT_DATASET, make_app, run_server
     from kbqa.engine.serve.guard import Access, ApiKeys, Metrics
     from kbqa.engine.serve.served import Settings
@@ -234,17 +226,6 @@ def _refuse_opening_by_file(is_local: bool) -> None:
             )
 
 
-def _require_extra() -> None:
-    from importlib.util import find_spec
-
-    for package in ("fastapi", "uvicorn", "jinja2", "prometheus_client", "mcp"):
-        if find_spec(package) is None:
-            raise InputError(
-                f"kbqa serve needs the extra `serve`, as {package} is missing: "
-                "pip install 'kbqa[serve]'"
-            )
-
-
 KEY_VARIABLE = "KBQA_VIA_KEY"
 
 _LONGEST_S = 3600.0
@@ -257,17 +238,11 @@ _EXAMPLE = "http://127.0.0.1:8080"
 
 
 class ServedEngine:
-    """The engine of a running `kbqa serve`.
-
-    Args:
-        url: Where it listens. The key, if it wants one, is read from `KEY_VARIABLE`.
-
-    Raises:
-        InputError: The URL or the key cannot be one.
-    """
+    """The engine of a running `kbqa serve`; its key, if any, is read from `KEY_VARIABLE`."""
 
     def __init__(self, url: str) -> None:
         self._address = _read_url(url)
+        self.url = self._address.shown  # for messages
         self._connections = Connections(self._address)
         self._headers = {
             "Content-Type": "application/json",
@@ -278,11 +253,6 @@ class ServedEngine:
         if self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
 
-    @property
-    def url(self) -> str:
-        """Where it is, for messages."""
-        return self._address.shown
-
     def ask(
         self,
         question: str,
@@ -291,21 +261,10 @@ class ServedEngine:
         deadline_s: float | None = None,
         with_lines: bool,
     ) -> Mapping[str, Any]:
-        """Answer a question, and return the record of the answer.
+        """Answer a question, and return the record of the answer, also its ``lines`` if wanted.
 
-        Args:
-            question: In natural language.
-            topics: What it is about, if that is known; each has a mid.
-            deadline_s: Seconds that it may take; None for the server's own limit.
-            with_lines: Add ``lines``, each a `Line`.
-
-        Raises:
-            InputError: The server refuses the question.
-            ServerBusy: It has too much to do, or is starting or stopping.
-            DeadlineExceeded: No answer came in time.
-            GraphError: Its graph does not answer.
-            AnsweringError: It failed at this question.
-            ServerError: It cannot be reached, wants a key, or is no `kbqa serve`.
+        Each of the topics has a mid. `_error` says what the server's refusals raise, and
+        `ServerError` is that it cannot be reached, wants a key, or is no `kbqa serve`.
         """
         limit_s = min(deadline_s or _LONGEST_S, _LONGEST_S)
         body = {
@@ -323,8 +282,8 @@ class ServedEngine:
         try:
             lines = [_line(each) for each in record.pop("lines", [])]
             if with_lines:
-                last = last_lines(f"the one of {self.url}", record["seconds"])
-                record["lines"] = [*lines, *last]
+                lines += last_lines(f"the one of {self.url}", record["seconds"])
+                record["lines"] = lines
             # What the server adds to the record of `kbqa ask`.
             del record["id"], record["trace"]["batch_size"], record["trace"]["cached"]
             if record["status"] in get_args(Status):
@@ -361,9 +320,8 @@ class ServedEngine:
         if not isinstance(detail, str) or not isinstance(code, str):
             raise self._no_kbqa(response)
         if response.status == http.HTTPStatus.UNAUTHORIZED:
-            known = f"does not know the key in {KEY_VARIABLE}"
-            wanted = f"wants a key. Set {KEY_VARIABLE}"
-            raise ServerError(f"{self.url} {known if self._key else wanted}")
+            known, wanted = "does not know the key in", "wants a key. Set"
+            raise ServerError(f"{self.url} {known if self._key else wanted} {KEY_VARIABLE}")
         raise _error(response.status, code, f"{self.url}: {detail}", problem.get("retry_after_s"))
 
     def _no_kbqa(self, response: Response | None = None) -> ServerError:

@@ -16,20 +16,11 @@ the nodes; an edge's ``data-subject`` and ``data-object`` point to them.
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.display.evidence_graph import (
-    MORE,
-    EvidenceGraph,
-    Key,
-    NodeKind,
-    adjacency,
-    mean,
-    read_evidence,
-)
 from kbqa.kb.small_files import html_line, html_tooltip_name
 from kbqa.sparql.terms import is_mid
 
@@ -48,6 +39,9 @@ _PARALLEL = 8.0
 _BULGE = 46.0
 _SAG = 40.0
 _ARROW = 7.0
+_DRAWN_ANSWERS = 10
+_DRAWN_TRIPLES = 60
+_SWEEPS = 4
 _KINDS = {
     "topic": "topic",
     "answer": "answer",
@@ -57,6 +51,51 @@ _KINDS = {
 }
 # A label's halo has the colour of its background, or none where that is not known.
 _GROUND = "var(--kbqa-ground, var(--jp-layout-color0, transparent))"
+
+
+NodeKind = Literal["topic", "answer", "entity", "mediator", "value", "more"]
+"""A mediator is an entity without a name, a value is a literal, and ``more`` stands for answers
+that are not drawn."""
+
+Key: TypeAlias = tuple[str, ...]
+"""A node: the id of an entity, or a subject with its literal, which keeps equal literals apart."""
+
+_MORE: Key = ("", "", "more")
+"""The node that stands for answers that are not drawn."""
+
+
+class Arrow(NamedTuple):
+    """A triple; `part` is the index of the path's sentence that it proves, if that is known."""
+
+    subject: Key
+    relation: str
+    object: Key
+    part: int | None
+
+    @property
+    def ends(self) -> tuple[Key, Key]:
+        """Both nodes."""
+        return self.subject, self.object
+
+    @property
+    def is_constraint(self) -> bool:
+        """Whether it proves a constraint: the first sentence is the path to the answers."""
+        return bool(self.part)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceGraph:
+    """The part of the evidence that is drawn."""
+
+    columns: tuple[tuple[Key, ...], ...]  # by hops from the topics, each from top to bottom
+    arrows: tuple[Arrow, ...]
+    names: Mapping[Key, str]
+    kinds: Mapping[Key, NodeKind]
+
+    @property
+    def column(self) -> dict[Key, int]:
+        """The column of each node."""
+        return {key: column for column, keys in enumerate(self.columns) for key in keys}
 
 
 class Point(NamedTuple):
@@ -144,7 +183,7 @@ def lay_out(record: Mapping[str, Any]) -> Drawing | None:
 
     At most ten answers are drawn, and the triples that lead to them. A node counts the others.
     """
-    graph = read_evidence(record)
+    graph = _read_evidence(record)
     if graph is None:
         return None
     boxes = {key: _box(graph, key) for keys in graph.columns for key in keys}
@@ -175,6 +214,137 @@ def lay_out(record: Mapping[str, Any]) -> Drawing | None:
         lefts[-1] + _MARGIN,
         max(lows) + _MARGIN - top,
     )
+
+
+def _read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
+    """Read the evidence of a record as columns, with ten answers at most; None if there is none."""
+    names: dict[Key, str] = {}
+    arrows = []
+    for row in record["evidence"]:
+        subject: Key = (row["subject"],)
+        object_: Key = (row["object"],)
+        if row["object_name"] == row["object"] and not is_mid(row["object"]):
+            object_ = (row["subject"], row["object"])
+        names[subject], names[object_] = row["subject_name"], row["object_name"]
+        arrows.append(Arrow(subject, row["relation"], object_, row.get("part")))
+    if not arrows:
+        return None
+    rank: dict[str, int] = {}
+    for each in record["answers"]:
+        rank.setdefault(each.get("mid") or each["value"], len(rank))
+    topics = _topics(record, names, rank) or [arrows[0].subject]
+    found = sorted(
+        (key for key in names if key[-1] in rank and key not in topics),
+        key=lambda key: rank[key[-1]],
+    )
+    answers = found[:_DRAWN_ANSWERS]
+    drawn = _without(arrows, found[_DRAWN_ANSWERS:], {*answers, *topics})[:_DRAWN_TRIPLES]
+    graph = _adjacency(drawn)
+    kinds = {key: _kind(key, names[key], topics, answers) for key in graph}
+    columns = _columns(drawn, [key for key in topics if key in graph] or list(graph)[:1])
+    places = [place for place, keys in enumerate(columns) if set(keys) & set(answers)]
+    hidden = (record.get("count") or len(rank)) - len({key[-1] for key in answers})
+    if places and hidden > 0:
+        names[_MORE] = f"+{hidden:,}" + (" or more" if record.get("truncated") else "")
+        kinds[_MORE] = "more"
+        columns[places[-1]].append(_MORE)
+    _reduce_crossings(columns, drawn)
+    return EvidenceGraph(tuple(map(tuple, columns)), tuple(drawn), names, kinds)
+
+
+def _topics(
+    record: Mapping[str, Any], names: Mapping[Key, str], answers: Mapping[str, int]
+) -> list[Key]:
+    """Return where the drawing begins: the topics of the path or walks, or else linked entities."""
+    topic = record["trace"].get("topic")
+    for mids in (
+        [topic["mid"]] if topic else [],
+        [walk["topic"] for walk in record["trace"].get("walks", ())],
+        [each["mid"] for each in record["linked"]],
+    ):
+        drawn = [mid for mid in dict.fromkeys(mids) if (mid,) in names and mid not in answers]
+        if drawn:
+            return [(mid,) for mid in drawn]
+    return []
+
+
+def _kind(key: Key, name: str, topics: Sequence[Key], answers: Sequence[Key]) -> NodeKind:
+    if key in topics:
+        return "topic"
+    if key in answers:
+        return "answer"
+    if len(key) > 1:
+        return "value"
+    return "mediator" if name == key[0] and is_mid(name) else "entity"
+
+
+def _without(arrows: Sequence[Arrow], removed: Iterable[Key], needed: set[Key]) -> list[Arrow]:
+    """Leave out nodes, and the nodes that led only to them."""
+    gone, kept = set(removed), list(arrows)
+    touched: set[Key] = set()
+    while gone:
+        touched |= {key for each in kept if gone & {*each.ends} for key in each.ends}
+        kept = [each for each in kept if not gone & {*each.ends}]
+        degrees = Counter(key for each in kept for key in each.ends)
+        gone = {key for key in touched - needed if degrees[key] == 1}
+    return kept
+
+
+def _adjacency(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
+    found: dict[Key, list[Key]] = defaultdict(list)
+    for each in arrows:
+        found[each.subject].append(each.object)
+        found[each.object].append(each.subject)
+    return found
+
+
+def _columns(arrows: Sequence[Arrow], topics: Sequence[Key]) -> list[list[Key]]:
+    """Sort nodes into columns: by hops along the path, then along its constraints."""
+    path = _adjacency(each for each in arrows if not each.is_constraint)
+    every = _adjacency(arrows)
+    column = dict.fromkeys(topics, 0)
+    _walk(column, path)
+    _walk(column, every)
+    for key in every:  # What nothing joins to a topic begins in the first column as well.
+        if key not in column:
+            column[key] = 0
+            _walk(column, every)
+    columns: list[list[Key]] = [[] for _ in range(max(column.values()) + 1)]
+    for key, place in column.items():
+        columns[place].append(key)
+    return columns
+
+
+def _walk(column: dict[Key, int], neighbours: Mapping[Key, Sequence[Key]]) -> None:
+    """Give every node that can be reached a column, in place: one more than where it is found."""
+    frontier = sorted(column, key=column.__getitem__)
+    for key in frontier:  # It grows as it is walked.
+        for other in neighbours.get(key, ()):
+            if other not in column:
+                column[other] = column[key] + 1
+                frontier.append(other)
+
+
+def _reduce_crossings(columns: Sequence[list[Key]], arrows: Sequence[Arrow]) -> None:
+    """Sort each column in place by where its neighbours stand, the path above its constraints.
+
+    Source: Sugiyama, Tagawa and Toda, 1981, the barycentric method.
+    """
+    neighbours = _adjacency(arrows)
+    path = _adjacency(each for each in arrows if not each.is_constraint)
+    for sweep in range(_SWEEPS):
+        for fixed, moved in pairwise(columns if sweep % 2 == 0 else columns[::-1]):
+            place = {key: number for number, key in enumerate(fixed)}
+            own = {key: number for number, key in enumerate(moved)}
+            order = {}
+            for key in moved:
+                near = [place[each] for each in neighbours.get(key, ()) if each in place]
+                order[key] = (key == _MORE, key not in path, _mean(near, own[key]), own[key])
+            moved.sort(key=order.__getitem__)
+
+
+def _mean(values: Sequence[float], otherwise: float) -> float:
+    return sum(values) / len(values) if values else otherwise
 
 
 def cut(text: str, longest: int) -> str:
@@ -225,14 +395,13 @@ def _gaps(graph: EvidenceGraph) -> Iterator[float]:
 
 def _heights(graph: EvidenceGraph, boxes: Mapping[Key, Node]) -> dict[Key, float]:
     """Place the tallest column, and the nodes of all others near their neighbours there."""
-    neighbours = adjacency(graph.arrows)
+    neighbours = _adjacency(graph.arrows)
     tallest = max(range(len(graph.columns)), key=lambda c: len(graph.columns[c]))
     heights: dict[Key, float] = {}
     for column in [*range(tallest, -1, -1), *range(tallest + 1, len(graph.columns))]:
         keys = graph.columns[column]
-        near = [mean([heights[n] for n in neighbours[key] if n in heights]) for key in keys]
-        wanted = [0.0 if height is None else height for height in near]
-        if MORE in keys and column != tallest:  # It belongs right below the last answer.
+        wanted = [_mean([heights[n] for n in neighbours[key] if n in heights], 0.0) for key in keys]
+        if _MORE in keys and column != tallest:  # It belongs right below the last answer.
             wanted[-1] = wanted[-2] if len(wanted) > 1 else 0.0
         sizes = [boxes[key].height + _ROW_GAP for key in keys]
         heights.update(zip(keys, _spread(wanted, sizes), strict=True))
@@ -327,8 +496,7 @@ def _groups(edges: Sequence[Edge]) -> Iterator[list[Edge]]:
 
 
 def _middle(edges: Sequence[Edge]) -> Point:
-    """Return the middle of the middles of arrows."""
-    xs, ys = [edge.middle.x for edge in edges], [edge.middle.y for edge in edges]
+    xs, ys = zip(*(edge.middle for edge in edges), strict=True)
     return Point(sum(xs) / len(xs), sum(ys) / len(ys))
 
 

@@ -5,7 +5,7 @@ here, so that the groups are the same for every run.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar, get_args
 
@@ -109,13 +109,12 @@ def share_right(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
     and ``function``.
     """
     scored = [row for row in rows if row.scores is not None]
-    return {
-        way: {
-            name: bootstrap_mean([row.scores.exact_match for row in members if row.scores])
-            for name, members in groups.items()
-        }
-        for way, groups in _group(scored, _question_keys(scored)).items()
-    }
+    right: dict[str, dict[str, Mean]] = {}
+    for way, groups in _group(scored, _question_keys(scored)).items():
+        for name, members in groups.items():
+            hits = [row.scores.exact_match for row in members if row.scores]
+            right.setdefault(way, {})[name] = bootstrap_mean(hits)
+    return right
 
 
 def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
@@ -130,11 +129,14 @@ def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
         ways["level"] = lambda row: row.level or (FOUND if row.is_answered else NO_ANSWER)
     if any(row.origin not in (None, "graph") for row in scored):
         ways["origin"] = lambda row: row.origin or NO_ANSWER
-    found = group_by_gold(scored) | _group(scored, ways)
-    return {
-        way: [_score_group(name, members) for name, members in groups.items()]
-        for way, groups in found.items()
-    }
+    broken_down: dict[str, list[RowGroup]] = {}
+    for way, groups in (group_by_gold(scored) | _group(scored, ways)).items():
+        for name, members in groups.items():
+            means = average([row.scores for row in members], ("f1", "hit", "exact_match"))
+            answered = sum(row.is_answered for row in members) / len(members)
+            group = RowGroup(name, len(members), **means, answered=answered)
+            broken_down.setdefault(way, []).append(group)
+    return broken_down
 
 
 def stage_name(row: Row) -> str:
@@ -167,13 +169,13 @@ def _question_keys(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
 
 
 def _depth(row: Row) -> str:
-    return UNKNOWN if row.gold_shape is None else _capped(row.gold_shape.hops, _MOST_HOPS)
+    shape = row.gold_shape
+    return UNKNOWN if shape is None else _capped(shape.hops, _MOST_HOPS)
 
 
 def _constraints(row: Row) -> str:
-    if row.gold_shape is None:
-        return UNKNOWN
-    return _capped(row.gold_shape.constraints, _MOST_CONSTRAINTS)
+    shape = row.gold_shape
+    return UNKNOWN if shape is None else _capped(shape.constraints, _MOST_CONSTRAINTS)
 
 
 def _capped(count: int, most: int) -> str:
@@ -191,13 +193,6 @@ def _group(
         if groups.keys() - {UNKNOWN}:
             found[way] = {name: groups[name] for name in sorted(groups, key=stage_rank)}
     return found
-
-
-def _score_group(name: str, rows: Sequence[Row]) -> RowGroup:
-    scores = [row.scores for row in rows if row.scores is not None]
-    means = average(scores, ("f1", "hit", "exact_match"))
-    answered = sum(row.is_answered for row in rows) / len(rows)
-    return RowGroup(name, len(scores), **means, answered=answered)
 
 
 def stage_rank(name: str) -> tuple[int, str]:
@@ -229,8 +224,11 @@ class StepCosts:
 def count_steps(rows: Sequence[Row]) -> list[StepCosts]:
     """Add up the steps of rows by kind, in the order in which the kinds first appear."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for step in _steps(rows):
-        kinds.setdefault(str(step["kind"]), []).append(step)
+    for row in rows:
+        steps = (row.trace or {}).get("steps")
+        for step in steps if isinstance(steps, list) else ():
+            if isinstance(step, Mapping) and "kind" in step:
+                kinds.setdefault(str(step["kind"]), []).append(step)
     return [_add_up(kind, steps, rows) for kind, steps in kinds.items()]
 
 
@@ -247,14 +245,6 @@ def count_stops(rows: Sequence[Row]) -> dict[str, int]:
     """Count why walking ended, the most frequent first; empty for methods that do not walk."""
     stops = [stop for row in rows if isinstance(stop := (row.trace or {}).get("stop"), str)]
     return dict(sorted(Counter(stops).items(), key=lambda item: (-item[1], item[0])))
-
-
-def _steps(rows: Sequence[Row]) -> Iterator[Mapping[str, Any]]:
-    for row in rows:
-        steps = (row.trace or {}).get("steps")
-        for step in steps if isinstance(steps, list) else ():
-            if isinstance(step, Mapping) and "kind" in step:
-                yield step
 
 
 def _add_up(kind: str, steps: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> StepCosts:

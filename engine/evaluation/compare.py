@@ -12,19 +12,14 @@ from typing import Any, NamedTuple
 from kbqa.engine.evaluation.breakdowns import group_by_gold, rows_by_tier
 from kbqa.engine.evaluation.rows import RecordedRun, Row, setting_text
 from kbqa.engine.evaluation.scores import METRICS, Mean, normalise_answer
-from kbqa.engine.evaluation.statistics import (
-    Signs,
-    count_signs,
-    paired_bootstrap,
-    sign_test,
-)
+from kbqa.engine.evaluation.statistics import Signs, count_signs, paired_bootstrap, sign_test
 from kbqa.engine.evaluation.tables import (
     BREAKDOWN_NAMES,
     DEFINITIONS,
     METRIC_NAMES,
-    MarkdownTable,
     Section,
     shorten_setting,
+    table_section,
 )
 from kbqa.sparql.errors import InputError
 
@@ -99,8 +94,11 @@ def _changes(
     name: str, a: Mapping[str, object], b: Mapping[str, object]
 ) -> Iterator[tuple[str, Change]]:
     old, new = a.get(name), b.get(name)
-    if old == new or _follows(name, a, b):
+    if old == new:
         return
+    leader = _FOLLOWS.get(name)
+    if None in (old, new) and leader is not None and a.get(leader) != b.get(leader):
+        return  # one run has no use for the setting
     if not (isinstance(old, dict) and isinstance(new, dict)):
         yield name, Change(*(None if one is None else setting_text(one) for one in (old, new)))
         return
@@ -110,14 +108,6 @@ def _changes(
         inner = [each for each in _OF_ALL_METHODS if each in old and each in new]
     for each in inner:
         yield from ((f"{name}.{below}", change) for below, change in _changes(each, old, new))
-
-
-def _follows(name: str, a: Mapping[str, object], b: Mapping[str, object]) -> bool:
-    """Return whether a setting differs only because one run has no use for it."""
-    leader = _FOLLOWS.get(name)
-    if leader is None or a.get(leader) == b.get(leader):
-        return False
-    return None in (a.get(name), b.get(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +173,10 @@ class RunComparison:
 
     def gold_names(self, pair: Pair) -> list[list[str]]:
         """Return the names of a question's gold answers, by parse; ids if no run has the name."""
+        if pair.a.gold_unanswerable:
+            return [["no answer"]]
         if pair.a.kind not in (None, "answers"):
-            return [[_special_gold(pair.a)]]
+            return [[_special_answer(pair.a.gold_boolean, pair.a.gold_count)]]
         golds = dict.fromkeys(map(frozenset, pair.a.gold))
         return [sorted(self.names.get(one, one) for one in gold) for gold in golds]
 
@@ -201,16 +193,18 @@ class RunComparison:
 
 
 def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunComparison:
-    """Compare run B with run A; questions are grouped and listed by a metric of `METRICS`.
-
-    Raises:
-        InputError: They scored no question in common, or the same id with different gold answers.
-    """
-    rows_a, rows_b = _scored(a), _scored(b)
+    """Compare run B with run A; questions are grouped and listed by a metric of `METRICS`."""
+    rows_a, rows_b = ({row.id: row for row in run.rows if row.scores is not None} for run in (a, b))
     common = [id_ for id_ in rows_a if id_ in rows_b]
     if not common:
         raise InputError(f"{a.path} and {b.path} have no scored question in common")
-    _check_gold(a, b, [id_ for id_ in common if _gold(rows_a[id_]) != _gold(rows_b[id_])])
+    different = [id_ for id_ in common if _gold(rows_a[id_]) != _gold(rows_b[id_])]
+    if different:
+        more = ", …" if len(different) > _SHOWN_IDS else ""
+        raise InputError(
+            f"{a.path} and {b.path} are runs of different question sets: the gold answers of "
+            f"{len(different)} questions differ ({', '.join(different[:_SHOWN_IDS])}{more})"
+        )
     pairs = [
         Pair(rows_a[id_], rows_b[id_], _score(rows_b[id_], metric) - _score(rows_a[id_], metric))
         for id_ in common
@@ -245,29 +239,9 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunCompa
     )
 
 
-def _scored(run: RecordedRun) -> dict[str, Row]:
-    return {row.id: row for row in run.rows if row.scores is not None}
-
-
 def _gold(row: Row) -> tuple[object, ...]:
     sets = frozenset(frozenset(map(normalise_answer, gold)) for gold in row.gold)
     return sets, row.gold_boolean, row.gold_count, row.gold_unanswerable
-
-
-def _special_gold(row: Row) -> str:
-    """Return the gold of a question whose gold is no set of answers, as text."""
-    if row.gold_unanswerable:
-        return "no answer"
-    return _special_answer(row.gold_boolean, row.gold_count)
-
-
-def _check_gold(a: RecordedRun, b: RecordedRun, different: Sequence[str]) -> None:
-    if different:
-        more = ", …" if len(different) > _SHOWN_IDS else ""
-        raise InputError(
-            f"{a.path} and {b.path} are runs of different question sets: the gold answers of "
-            f"{len(different)} questions differ ({', '.join(different[:_SHOWN_IDS])}{more})"
-        )
 
 
 def _score(row: Row, metric: str) -> float:
@@ -322,26 +296,6 @@ def _records(
 
 def compare_sections(comparison: RunComparison, examples: int) -> Iterator[Section]:
     """Put a comparison into words, with at most `examples` wins and as many losses."""
-    yield _heading(comparison)
-    yield _changed("Settings that differ", comparison.settings)
-    if comparison.notes:
-        yield _changed("Also different", comparison.notes)
-    for tier, differences in comparison.differences.items():
-        yield _tier(tier, differences)
-    for way, differences in comparison.breakdowns.items():
-        yield _breakdown(way, comparison.metric, differences)
-    wins, losses = comparison.wins[:examples], comparison.losses[:examples]
-    counts = (
-        f"B scores higher on {len(comparison.wins):,} questions, lower on "
-        f"{len(comparison.losses):,}, and the same on {len(comparison.ties):,}. "
-        f"Shown: {len(wins):,} wins and {len(losses):,} losses, the largest changes first."
-    )
-    yield Section(f"Questions by {METRIC_NAMES[comparison.metric]}", notes=[counts])
-    for pair in (*wins, *losses):
-        yield _example(comparison, pair)
-
-
-def _heading(comparison: RunComparison) -> Section:
     counts = (
         f"{comparison.common:,} questions that both scored; {comparison.only_a:,} that only A "
         f"scored and {comparison.only_b:,} that only B scored are left out"
@@ -349,7 +303,31 @@ def _heading(comparison: RunComparison) -> Section:
     facts = [("A", comparison.a), ("B", comparison.b), ("compared", counts)]
     facts += [("warning", warning) for warning in comparison.warnings]
     title = f"Run {Path(comparison.b).stem} (B) against {Path(comparison.a).stem} (A)"
-    return Section(title, facts, depth=1)
+    yield Section(title, facts, depth=1)
+    yield _changed("Settings that differ", comparison.settings)
+    if comparison.notes:
+        yield _changed("Also different", comparison.notes)
+    for tier, differences in comparison.differences.items():
+        n = next(iter(differences.values())).difference.n
+        rows = [(METRIC_NAMES[metric], *_cells(one)) for metric, one in differences.items()]
+        notes = [_STATISTICS] if tier == "all" else []
+        yield table_section(f"Tier {tier}, n = {n:,}", ("", *_HEADER), rows, *notes)
+    metric = METRIC_NAMES[comparison.metric]
+    for way, differences in comparison.breakdowns.items():
+        rows = [(name, f"{one.difference.n:,}", *_cells(one)) for name, one in differences.items()]
+        yield table_section(f"{metric} by {BREAKDOWN_NAMES[way]}", ("", "n", *_HEADER), rows)
+    wins, losses = comparison.wins[:examples], comparison.losses[:examples]
+    counts = (
+        f"B scores higher on {len(comparison.wins):,} questions, lower on "
+        f"{len(comparison.losses):,}, and the same on {len(comparison.ties):,}. "
+        f"Shown: {len(wins):,} wins and {len(losses):,} losses, the largest changes first."
+    )
+    yield Section(f"Questions by {metric}", notes=[counts])
+    for pair in (*wins, *losses):
+        gold = ", or: ".join(map(_listed, comparison.gold_names(pair)))
+        facts = [("A", _answers(pair.a)), ("B", _answers(pair.b)), ("gold", gold)]
+        title = f"{'Win' if pair.change > 0 else 'Loss'} {pair.change:+z.3f}, {pair.a.id}"
+        yield Section(f"{title}: {pair.a.question}", facts, depth=3)
 
 
 def _changed(title: str, changes: Mapping[str, Change]) -> Section:
@@ -362,39 +340,14 @@ def _changed(title: str, changes: Mapping[str, Change]) -> Section:
     return Section(title, facts)
 
 
-def _tier(tier: str, differences: Mapping[str, Difference]) -> Section:
-    n = next(iter(differences.values())).difference.n
-    rows = [(METRIC_NAMES[metric], *_cells(one)) for metric, one in differences.items()]
-    return Section(
-        f"Tier {tier}, n = {n:,}",
-        table=MarkdownTable(("", *_HEADER), rows),
-        notes=[_STATISTICS] if tier == "all" else [],
-    )
-
-
-def _breakdown(way: str, metric: str, differences: Mapping[str, Difference]) -> Section:
-    rows = [(name, f"{one.difference.n:,}", *_cells(one)) for name, one in differences.items()]
-    title = f"{METRIC_NAMES[metric]} by {BREAKDOWN_NAMES[way]}"
-    return Section(title, table=MarkdownTable(("", "n", *_HEADER), rows))
-
-
 def _cells(one: Difference) -> tuple[str, ...]:
     signs = map("{:,}".format, one.signs)
     p = "< 0.001" if one.p_value < 0.001 else f"{one.p_value:.3f}"
     return f"{one.a:.3f}", f"{one.b:.3f}", f"{one.difference:+z.3f}", *signs, p
 
 
-def _example(comparison: RunComparison, pair: Pair) -> Section:
-    golds = [_listed(names) for names in comparison.gold_names(pair)]
-    facts = [("A", _answers(pair.a)), ("B", _answers(pair.b)), ("gold", ", or: ".join(golds))]
-    title = f"{'Win' if pair.change > 0 else 'Loss'} {pair.change:+z.3f}, {pair.a.id}"
-    return Section(f"{title}: {pair.a.question}", facts, depth=3)
-
-
 def _answers(row: Row) -> str:
-    if row.error is not None:
-        return f"failed: {row.error}"
-    return _listed(_said(row))
+    return _listed(_said(row)) if row.error is None else f"failed: {row.error}"
 
 
 def _said(row: Row) -> list[str]:

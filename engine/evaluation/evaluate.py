@@ -11,7 +11,7 @@ depend only on the question file, because log-probabilities depend on what is wr
 resume, a batch with a missing row is written again as a whole. Calls of the general model that a
 method limits over a run are spent in the order of the questions (`kbqa.engine.chat.model`).
 
-`estimate_run` predicts the cost of a run. `FORMS` write answers for benchmarks' official scripts: a
+`estimate_run` predicts the cost of a run. `predictions` are for benchmarks' official scripts: a
 boolean is then ``true`` or ``false``, and a count its number without what was counted.
 """
 
@@ -19,7 +19,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
@@ -80,8 +80,7 @@ class EvaluationConfig:
     gold_entities: bool = False  # topics are given; only a question without any is linked
     timings: bool = True  # rows have what differs from run to run, such as seconds
     deadline_s: float | None = None  # for a question in all
-    settings: Mapping[str, object] = field(default_factory=dict)  # what else decides the rows
-    notes: Mapping[str, object] = field(default_factory=dict)  # other facts; they may differ
+    recorded: Recorded = Recorded({}, {})  # what else decides the rows, and notes
 
 
 def run_set(
@@ -96,20 +95,10 @@ def run_set(
 ) -> list[_R]:
     """Make the rows that a file does not have yet; return all rows in the order of the questions.
 
-    On any error, the rows of questions in progress are written first if possible.
-
-    Args:
-        questions: Those that have a row in `output` without an error are skipped.
-        output: JSON Lines file of rows, in the order in which questions are done.
-        recorded: For the manifest; a resumed run must have the same settings.
-        read: Reads a row from a record and its place, which is for messages.
-        jobs: Given the rows of `output` by id, yields what makes each other row; see `write_rows`.
-        concurrency: Questions to work on at once.
-        report: Called with each row, first with those that `output` had; by one thread at a time.
-
-    Raises:
-        InputError: `output` cannot be written, or is not a run with these settings.
-        OutputError: A row cannot be written.
+    Questions that have a row in `output` without an error are skipped. `read` reads a row from a
+    record and its place, which is for messages. `jobs`, given the rows of `output` by id, yields
+    what makes each other row; see `write_rows`. `report` is called with each row, first with those
+    that `output` had, by one thread at a time.
     """
     notes = {**recorded.notes, "question_count": len(questions)}
     with claimed(output, recorded.settings, notes) as is_begun:
@@ -146,13 +135,10 @@ def evaluate(
     """Answer questions and append a row for each to `output`, as `run_set` says.
 
     `beams` are candidates by question id. For other questions the small model writes them, a batch
-    at once.
-
-    Raises:
-        SpendingLimitReached: The spending limit is reached.
+    at once. Only a spending limit that is reached ends the run.
     """
     settings = {"gold_entities": config.gold_entities, "timings": config.timings}
-    recorded = Recorded({**settings, **config.settings}, config.notes)
+    recorded = Recorded(settings, {}) | config.recorded
     run = _Run(engine, config, questions, beams or {}, batch_size)
     return run_set(
         questions, output, recorded, read_row, run.jobs, concurrency=concurrency, report=report
@@ -216,7 +202,9 @@ class _Run:
                 prepared,
                 candidates=candidates,
                 clock=prepared.clock.resumed(),
-                calls_left=self._calls_left(question),
+                calls_left=None
+                if self._calls is None
+                else partial(self._calls.grant, self._places[question.id]),
             )
             answer = self._engine.answer(asked)
             return answered_row(question, answer, candidates, shape, timings=timings)
@@ -234,11 +222,6 @@ class _Run:
         """Note how many of the run's general calls a question took."""
         if self._calls is not None:
             self._calls.settle(self._places[id_], calls)
-
-    def _calls_left(self, question: Question) -> Callable[[], int] | None:
-        if self._calls is None:
-            return None
-        return partial(self._calls.grant, self._places[question.id])
 
     def _prepare(self, question: Question) -> Prepared:
         config = self._config
@@ -279,7 +262,7 @@ class RunProgress:
     """How far a run over a question set is."""
 
     def __init__(self, total: int) -> None:
-        self._total, self._done, self.failed = total, 0, 0
+        self.total, self._done, self.failed = total, 0, 0
 
     def add(self, row: WrittenRow) -> None:
         """Count a row."""
@@ -289,7 +272,7 @@ class RunProgress:
     @property
     def left(self) -> int:
         """Questions that a resumed run would ask: those to come, and those that failed."""
-        return self._total - self._done + self.failed
+        return self.total - self._done + self.failed
 
     def figures(self) -> dict[str, str]:
         """Return what is shown of the rows so far, as texts by name."""
@@ -439,9 +422,7 @@ class Estimate:
             "failed": list(self.failed),
             "model": self.model,
             "a_question": {
-                name: None
-                if found is None
-                else dict(zip(("mean", "least", "most"), found, strict=True))
+                name: found and dict(zip(("mean", "least", "most"), found, strict=True))
                 for name, found in figures.items()
             },
         }
@@ -490,9 +471,6 @@ def estimate_run(
     model work as in the run, and prompts are written in full. Replies never say that enough is
     known, so most methods walk longer than they would. Methods that walk go where chance leads; the
     router takes the paths most similar to the question.
-
-    Raises:
-        EndpointDown: The graph does not respond.
     """
     taken: list[Taken] = []
     failed: list[str] = []
@@ -509,57 +487,37 @@ def estimate_run(
         except (AnsweringError, GraphError, ModelError) as error:
             failed.append(str(error))
             continue
-        taken.append(
-            Taken(
-                asked.budget.spent,
-                usage.calls,
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cost_usd,
-                time.perf_counter() - started,
-            )
-        )
+        seconds = time.perf_counter() - started
+        tokens = usage.input_tokens, usage.output_tokens
+        taken.append(Taken(asked.budget.spent, usage.calls, *tokens, usage.cost_usd, seconds))
     chat = engine.resources.chat
     return Estimate(questions, tuple(taken), tuple(failed), None if chat is None else chat.name)
 
 
-def _range(mean: float, least: float, most: float) -> str:
-    """Write a mean with its range, such as ``12.3 (2 to 1,800)``."""
-    return f"{_number(mean)} ({_number(least)} to {_number(most)})"
+def _range(*values: float) -> str:
+    """Write a mean with its range, such as ``12.3 (2 to 1,800)``: three digits that count."""
+    rounded = [float(f"{value:.3g}") for value in values]
+    mean, least, most = (f"{each:,.0f}" if each >= 100 else f"{each:g}" for each in rounded)
+    return f"{mean} ({least} to {most})"
 
 
-def _number(value: float) -> str:
-    """Write a number with three digits that count."""
-    rounded = float(f"{value:.3g}")
-    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
+def predictions(rows: Iterable[Row], form: str) -> list[dict[str, Any]] | dict[str, Any]:
+    """Return a run's answers as a benchmark's official script reads them.
 
-
-Predictions: TypeAlias = list[dict[str, Any]] | dict[str, Any]
-
-
-def _webqsp_predictions(rows: Iterable[Row]) -> Predictions:
-    # WebQSP's script takes an empty list for a precision of 1, so failed questions are left out.
-    answered = (row for row in rows if row.error is None)
-    return [{"QuestionId": row.id, "Answers": _values(row)} for row in answered]
-
-
-def _cwq_predictions(rows: Iterable[Row]) -> Predictions:
-    # It compares one name, in lower case, with the gold names, and wants every question of the set.
-    return [{"ID": row.id, "answer": _first_name(row)} for row in rows]
-
-
-def _grailqa_predictions(rows: Iterable[Row]) -> Predictions:
-    # kbqa writes no s-expressions, so the script's exact match is 0.
-    return {row.id: {"logical_form": "", "answer": _values(row)} for row in rows}
-
-
-FORMS: Mapping[str, Callable[[Sequence[Row]], Predictions]] = {
-    "webqsp": _webqsp_predictions,
-    "cwq": _cwq_predictions,
-    "grailqa": _grailqa_predictions,
-}
-"""A run's answers as the official scripts of WebQSP (``eval.py``), ComplexWebQuestions
-(``eval_script.py``) and GrailQA (``evaluate.py``) read them."""
+    That is WebQSP's ``eval.py``, ComplexWebQuestions' ``eval_script.py`` or GrailQA's
+    ``evaluate.py``.
+    """
+    match form:
+        case "webqsp":
+            # The script takes an empty list for a precision of 1, so failed questions are left out.
+            answered = (row for row in rows if row.error is None)
+            return [{"QuestionId": row.id, "Answers": _values(row)} for row in answered]
+        case "cwq":
+            # It compares one name, in lower case, and wants every question of the set.
+            return [{"ID": row.id, "answer": _first_name(row).lower().strip()} for row in rows]
+        case _:
+            # kbqa writes no s-expressions, so the exact match of GrailQA's script is 0.
+            return {row.id: {"logical_form": "", "answer": _values(row)} for row in rows}
 
 
 def _values(row: Row) -> list[str]:
@@ -569,11 +527,9 @@ def _values(row: Row) -> list[str]:
 
 
 def _first_name(row: Row) -> str:
-    """Return the name of the first answer in lower case; empty without an answer."""
+    """Return the name of the first answer; empty without an answer."""
     special = _special(row)
-    if special is None:
-        special = row.answers[0].name if row.answers else ""
-    return special.lower().strip()
+    return next((each.name for each in row.answers), "") if special is None else special
 
 
 def _special(row: Row) -> str | None:

@@ -102,7 +102,6 @@ def _draw_answered(answered: Mapping[str, Answered]) -> "Figure":
 
 
 def _draw_confidence(report: Report) -> "Figure":
-    """Draw the tenths against the line on which confidences are right."""
     figure, axes = _square()
     axes.plot([0, 1], [0, 1], color=_GREY, linestyle="--")
     confidences, f1s, _ = zip(*report.calibration, strict=True)
@@ -123,7 +122,6 @@ def _draw_coverage(report: Report) -> "Figure":
 
 
 def _square() -> "tuple[Figure, Axes]":
-    """Make a figure whose axes both show shares."""
     figure, axes = new_figure(3.6, 3.4)
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     axes.set_xticks(_SHARES)

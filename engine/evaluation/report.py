@@ -59,15 +59,14 @@ from kbqa.engine.evaluation.tables import (
     OFFICIAL_RULE,
     ORIGIN_RULE,
     Cell,
-    MarkdownTable,
     Section,
     count_of,
     shorten_setting,
     spoken,
+    table_section,
 )
 
 SCHEMA_VERSION = 1
-_NO_PREDICTION = OfficialScores(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,12 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
         official={tier: _official_means(rows) for tier, rows in rows_by_tier(scored).items()}
         if is_webqsp
         else None,
-        name_scores=_name_means(scored) if names else None,
+        name_scores={
+            tier: _name_means(rows)
+            for tier, rows in rows_by_tier([row for row in scored if row.gold_names]).items()
+        }
+        if names
+        else None,
         answered={tier: _count_answered(rows) for tier, rows in rows_by_tier(run.rows).items()},
         costs=measure_costs(run.rows),
         usd_per_10_000=cost_per_10_000(run.rows),
@@ -178,26 +182,22 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
 
 
 def _official_means(rows: Sequence[Row]) -> OfficialMeans:
-    return official_means(
-        [
-            _NO_PREDICTION if row.error is not None else official_score(row.predicted, row.gold)
-            for row in rows
-        ]
+    failed = OfficialScores(0.0, 0.0, 0.0)
+    scores = (
+        failed if row.error is not None else official_score(row.predicted, row.gold) for row in rows
     )
+    return official_means(list(scores))
 
 
-def _name_means(scored: Sequence[Row]) -> dict[str, dict[str, Mean]]:
-    known = [row for row in scored if row.gold_names]
-    return {
-        tier: average(list(map(_name_scores, rows)), NameScores._fields)
-        for tier, rows in rows_by_tier(known).items()
-    }
-
-
-def _name_scores(row: Row) -> NameScores:
-    if row.error is not None:
-        return NameScores(0.0, 0.0, 0.0)
-    return score_names([answer.name for answer in row.answers], row.gold_names)
+def _name_means(rows: Sequence[Row]) -> dict[str, Mean]:
+    failed = NameScores(0.0, 0.0, 0.0)
+    scores = [
+        failed
+        if row.error is not None
+        else score_names([answer.name for answer in row.answers], row.gold_names)
+        for row in rows
+    ]
+    return average(scores, NameScores._fields)
 
 
 def _count_answered(rows: Sequence[Row]) -> Answered:
@@ -244,24 +244,37 @@ def report_sections(report: Report) -> Iterator[Section]:
         yield _by_name(report.name_scores, report.entities)
     yield _stages(report.answered)
     if report.answered["all"].origins.keys() - {"graph"}:
-        yield _origins(report.answered)
+        tiers = report.answered.values()
+        origins = [
+            (origin, *(count_of(one.origins.get(origin, 0), one.n) for one in tiers))
+            for origin in report.answered["all"].origins
+        ]
+        title = "Answered, by origin of the answers"
+        yield table_section(title, ("", *report.answered), origins, ORIGIN_RULE)
     if report.costs:
         yield _costs(report.costs, report.usd_per_10_000)
     if report.steps:
         yield _steps(report.steps)
         yield _left_out(report.steps)
     if report.stops:
-        yield _stops(report.stops)
+        total = sum(report.stops.values())
+        shares = [(stop, f"{n:,}", f"{n / total:.1%}") for stop, n in report.stops.items()]
+        yield table_section("Why walking ended", ("", "questions", "share"), shares)
     for way, groups in report.breakdowns.items():
-        yield _breakdown(BREAKDOWN_NAMES[way], groups)
+        by = BREAKDOWN_NAMES[way]
+        header = (by, "n", "F1", "hit", "exact match", "answered")
+        rows = [
+            (spoken(g.name), f"{g.n:,}", g.f1, g.hit, g.exact_match, f"{g.answered:.1%}")
+            for g in groups
+        ]
+        yield table_section(f"By {by}, all scored questions", header, rows)
     if report.shapes:
         yield _shapes(report.shapes)
     if report.calibration_error is not None:
         yield _calibration(report)
     if report.errors:
-        first = [
-            (f"{e.n:,} {e.kind}", f"first: {e.first_id}: {e.first_error}") for e in report.errors
-        ]
+        failed = report.errors
+        first = [(f"{e.n:,} {e.kind}", f"first: {e.first_id}: {e.first_error}") for e in failed]
         yield Section("Errors", first)
 
 
@@ -286,7 +299,7 @@ def _scores(report: Report) -> Section:
     if not report.scores:
         return Section(title, notes=["No question has gold answers, so there is nothing to score."])
     tiers = {tier: list(means.values()) for tier, means in report.scores.items()}
-    return Section(title, table=_by_tier(METRIC_NAMES.values(), tiers))
+    return _by_tier(title, METRIC_NAMES.values(), tiers)
 
 
 def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
@@ -296,96 +309,71 @@ def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
         for tier, m in official.items()
     }
     title = f"Scores by WebQSP's official rule, {entities} entities"
-    return Section(title, table=_by_tier(columns, tiers), notes=[OFFICIAL_RULE])
+    return _by_tier(title, columns, tiers, OFFICIAL_RULE)
 
 
 def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
     title = f"Scores by the names of answers, as papers compute them, {entities} entities"
     if not means:
-        return Section(
-            title, notes=["The rows have no names of gold answers. Run `kbqa eval` again."]
-        )
+        missing = "The rows have no names of gold answers. Run `kbqa eval` again."
+        return Section(title, notes=[missing])
     columns = ("Hits@1, BPC", "F1, BPC", "contained (their rule)")
     tiers = {tier: list(of_tier.values()) for tier, of_tier in means.items()}
-    return Section(title, table=_by_tier(columns, tiers), notes=[NAME_RULES])
+    return _by_tier(title, columns, tiers, NAME_RULES)
 
 
-def _by_tier(columns: Iterable[str], tiers: Mapping[str, Sequence[Cell]]) -> MarkdownTable:
+def _by_tier(
+    title: str, columns: Iterable[str], tiers: Mapping[str, Sequence[Cell]], *notes: str
+) -> Section:
     """Make a table of means, with the number of questions of each tier."""
     rows = [
         (tier, *(f"{cell.n:,}" for cell in cells[:1] if isinstance(cell, Mean)), *cells)
         for tier, cells in tiers.items()
     ]
-    return MarkdownTable(("tier of evidence", "n", *columns), rows)
+    return table_section(title, ("tier of evidence", "n", *columns), rows, *notes)
 
 
 def _stages(answered: Mapping[str, Answered]) -> Section:
-    everything = answered["all"]
-    parts = [(stage, level) for stage, levels in everything.stages.items() for level in levels]
-    rows = [
-        (
-            stage if level == FOUND else f"{stage}, {spoken(level)}",
-            *(
-                count_of(one.stages.get(stage, {}).get(level, 0), one.n)
-                for one in answered.values()
-            ),
-        )
-        for stage, level in parts
-    ]
-    rows.append(("no answer", *(count_of(one.unanswered, one.n) for one in answered.values())))
-    rows.append(("questions", *(f"{one.n:,}" for one in answered.values())))
-    is_relaxed = any(level != FOUND for _, level in parts)
-    title = "Answered, by stage and relaxation" if is_relaxed else "Answered, by stage"
-    return Section(title, table=MarkdownTable(("", *answered), rows))
-
-
-def _origins(answered: Mapping[str, Answered]) -> Section:
-    rows = [
-        (origin, *(count_of(one.origins.get(origin, 0), one.n) for one in answered.values()))
-        for origin in answered["all"].origins
-    ]
-    table = MarkdownTable(("", *answered), rows)
-    return Section("Answered, by origin of the answers", table=table, notes=[ORIGIN_RULE])
+    stages, tiers = answered["all"].stages, list(answered.values())
+    rows, title = [], "Answered, by stage"
+    for stage, levels in stages.items():
+        for level in levels:
+            counts = [count_of(one.stages.get(stage, {}).get(level, 0), one.n) for one in tiers]
+            rows.append((stage if level == FOUND else f"{stage}, {spoken(level)}", *counts))
+            if level != FOUND:
+                title = "Answered, by stage and relaxation"
+    rows.append(("no answer", *(count_of(one.unanswered, one.n) for one in tiers)))
+    rows.append(("questions", *(f"{one.n:,}" for one in tiers)))
+    return table_section(title, ("", *answered), rows)
 
 
 def _costs(costs: Mapping[str, Spread], usd_per_10_000: float | None) -> Section:
-    rows = [
-        (
-            _COST_NAMES.get(name, name),
-            *map(_amount, (one.mean, one.median, one.p95, one.total)),
-            f"{one.n:,}",
-        )
-        for name, one in costs.items()
-    ]
+    rows = []
+    for name, one in costs.items():
+        amounts = map(_amount, (one.mean, one.median, one.p95, one.total))
+        rows.append((_COST_NAMES.get(name, name), *amounts, f"{one.n:,}"))
     cost = "not known" if usd_per_10_000 is None else f"{usd_per_10_000:,.2f} US dollars"
-    return Section(
+    return table_section(
         "What a question takes",
-        table=MarkdownTable(("", "mean", "median", "p95", "total", "n"), rows),
-        notes=[
-            "n: questions for which this is known. "
-            "Tokens: written by the small model, and read and written by the general one. "
-            f"Cost of general models per 10,000 questions: {cost}."
-        ],
+        ("", "mean", "median", "p95", "total", "n"),
+        rows,
+        "n: questions for which this is known. "
+        "Tokens: written by the small model, and read and written by the general one. "
+        f"Cost of general models per 10,000 questions: {cost}.",
     )
 
 
 def _steps(steps: Sequence[StepCosts]) -> Section:
-    rows = [
-        (
-            spoken(one.kind),
-            f"{one.decisions:,}",
-            f"{one.calls:,}",
-            f"{one.input_tokens:,}",
-            f"{one.output_tokens:,}",
-            "–" if one.seconds is None else f"{one.seconds:,.1f}",
-        )
-        for one in steps
-    ]
-    header = ("step", "decisions", "calls", "input tokens", "output tokens", "seconds")
-    return Section(
+    rows = []
+    for one in steps:
+        counts = one.decisions, one.calls, one.input_tokens, one.output_tokens
+        seconds = "–" if one.seconds is None else f"{one.seconds:,.1f}"
+        rows.append((spoken(one.kind), *map("{:,}".format, counts), seconds))
+    return table_section(
         "What each kind of step takes, all questions together",
-        table=MarkdownTable(header, rows),
-        notes=["Decisions are by any chooser; calls and tokens are the general model's."],
+        ("step", "decisions", "calls", "input tokens", "output tokens", "seconds"),
+        rows,
+        "Decisions are by any chooser; calls and tokens are the general model's.",
     )
 
 
@@ -400,31 +388,14 @@ def _left_out(steps: Sequence[StepCosts]) -> Section:
         )
         for one in (*steps, add_kinds(steps))
     ]
-    header = ("step", "unread replies", "cut-off replies", "hidden options", "clipped walks")
-    return Section(
+    return table_section(
         "What was not understood, and what limits left out",
-        table=MarkdownTable(header, rows),
-        notes=[
-            "Unread: a part of the reply could not be understood. Cut off: at the most tokens. "
-            "Hidden: options that exist and were not offered. Clipped: walks that were dropped "
-            "because there were too many. In brackets: the share of the calls, or how many steps."
-        ],
+        ("step", "unread replies", "cut-off replies", "hidden options", "clipped walks"),
+        rows,
+        "Unread: a part of the reply could not be understood. Cut off: at the most tokens. "
+        "Hidden: options that exist and were not offered. Clipped: walks that were dropped "
+        "because there were too many. In brackets: the share of the calls, or how many steps.",
     )
-
-
-def _stops(stops: Mapping[str, int]) -> Section:
-    total = sum(stops.values())
-    shares = [(stop, f"{n:,}", f"{n / total:.1%}") for stop, n in stops.items()]
-    return Section("Why walking ended", table=MarkdownTable(("", "questions", "share"), shares))
-
-
-def _breakdown(by: str, groups: Sequence[RowGroup]) -> Section:
-    rows = [
-        (spoken(g.name), f"{g.n:,}", g.f1, g.hit, g.exact_match, f"{g.answered:.1%}")
-        for g in groups
-    ]
-    header = (by, "n", "F1", "hit", "exact match", "answered")
-    return Section(f"By {by}, all scored questions", table=MarkdownTable(header, rows))
 
 
 def _shapes(cells: Sequence[ShapeCell]) -> Section:
@@ -435,8 +406,7 @@ def _shapes(cells: Sequence[ShapeCell]) -> Section:
         for hops in sorted({cell.hops for cell in cells})
     ]
     header = ("hops", *(f"{count} constr." for count in constraints))
-    title = "F1 (n) by hops and constraints of the gold query"
-    return Section(title, table=MarkdownTable(header, rows))
+    return table_section("F1 (n) by hops and constraints of the gold query", header, rows)
 
 
 def _calibration(report: Report) -> Section:
@@ -452,11 +422,8 @@ def _calibration(report: Report) -> Section:
         notes.append(
             f"AUROC of answers with an F1 of at least 0.5 against others: {report.auroc:.3f}."
         )
-    return Section(
-        "Confidence against F1, by tenths of the answered questions",
-        table=MarkdownTable(("tenth", "mean confidence", "mean F1", "n"), rows),
-        notes=notes,
-    )
+    title = "Confidence against F1, by tenths of the answered questions"
+    return table_section(title, ("tenth", "mean confidence", "mean F1", "n"), rows, *notes)
 
 
 def _amount(value: float) -> str:

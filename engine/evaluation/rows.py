@@ -38,7 +38,6 @@ SCHEMA_VERSION = 3
 
 Count = Annotated[int, Field(ge=0)]
 
-_LEVELS: tuple[Level, ...] = get_args(Level)
 _NO_CALLS = Usage()
 
 # Of the fields of a row, reports do not use the first, and of a trace and its steps only these.
@@ -56,11 +55,13 @@ _USED_OF_STEP = (
 )
 
 
-class _RowPart(BaseModel):
+class RowPart(BaseModel):
+    """A part of a file that somebody else may have written."""
+
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class GoldShape(_RowPart):
+class GoldShape(RowPart):
     """The shape of a gold query, taken from the CRP that means the same."""
 
     hops: Count  # steps of its main path
@@ -68,7 +69,7 @@ class GoldShape(_RowPart):
     ordered: bool  # it keeps the first or last of its answers
 
 
-class RowAnswer(_RowPart):
+class RowAnswer(RowPart):
     """An answer, as `AnswerEntity.to_dict` writes it."""
 
     mid: str | None = None
@@ -83,14 +84,7 @@ class RowAnswer(_RowPart):
         return self.mid or self.value or ""
 
 
-class WriterUsage(_RowPart):
-    """The small model's work on a question."""
-
-    calls: int
-    output_tokens: int = 0
-
-
-class GeneralUsage(_RowPart):
+class GeneralUsage(RowPart):
     """The cost of general models; only runs with timings have the last two."""
 
     calls: int
@@ -101,14 +95,14 @@ class GeneralUsage(_RowPart):
     seconds: float | None = None
 
 
-class RowUsage(_RowPart):
+class RowUsage(RowPart):
     """The work of the models on a question."""
 
-    specialised: WriterUsage | None = None
+    specialised: Mapping[str, object] | None = None  # calls and output tokens of the small model
     general: GeneralUsage
 
 
-class Row(_RowPart):
+class Row(RowPart):
     """A question's row. Fields that the file does not have are None or empty.
 
     The fields from `answers` to `seconds` are those of `Answer.to_dict`, and those from `category`
@@ -175,28 +169,7 @@ class Row(_RowPart):
     def level(self) -> Level | None:
         """How far the path that answers was relaxed; None if the method does not relax paths."""
         level = (self.trace or {}).get("level")
-        return next((each for each in _LEVELS if each == level), None)
-
-    @property
-    def queries(self) -> int | None:
-        """The look-ups in the graph of a walking method; None for others."""
-        return self._counted("queries")
-
-    @property
-    def decisions(self) -> int | None:
-        """The decisions of a walking method, by any chooser; None for others."""
-        return self._counted("decisions")
-
-    @property
-    def repair_queries(self) -> int | None:
-        """The queries of a repair; None if there was none."""
-        repair = (self.trace or {}).get("repair")
-        queries = repair.get("queries") if isinstance(repair, dict) else None
-        return queries if isinstance(queries, int) else None
-
-    def _counted(self, name: str) -> int | None:
-        count = (self.trace or {}).get(name)
-        return count if isinstance(count, int) else None
+        return next((each for each in get_args(Level) if each == level), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON record, without the fields that were not set."""
@@ -216,8 +189,7 @@ def read_row(record: Mapping[str, object], place: str) -> Row:
     try:
         return Row.model_validate(record)
     except ValidationError as error:
-        problem = invalid_field(error)
-        raise InputError(f"{place} is not a row of `kbqa eval`: {problem}") from None
+        raise InputError(f"{place} is not a row of `kbqa eval`: {invalid_field(error)}") from None
 
 
 def gold_shapes(questions: Iterable[Question]) -> dict[str, GoldShape]:
@@ -316,7 +288,6 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
 
 
 def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
-    """Return the costs of a question, of both models."""
     calls, tokens = int(bool(candidates)), sum(candidate.tokens for candidate in candidates)
     of_general = asdict(general)
     if timings:
@@ -326,10 +297,7 @@ def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> di
     return {
         "calls": calls + general.calls,
         "tokens": tokens + general.input_tokens + general.output_tokens,
-        "usage": {
-            "specialised": {"calls": calls, "output_tokens": tokens},
-            "general": of_general,
-        },
+        "usage": {"specialised": {"calls": calls, "output_tokens": tokens}, "general": of_general},
         "cost_usd": general.cost_usd,
     }
 
@@ -337,13 +305,8 @@ def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> di
 class WrittenRow(Protocol):
     """The row of a question, in any kind of run."""
 
-    @property
-    def id(self) -> str:
-        """The question's id."""
-
-    @property
-    def error(self) -> str | None:
-        """Why the question failed; None if it did not."""
+    id: str  # of the question
+    error: str | None  # why the question failed; None if it did not
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as a JSON record."""
@@ -394,10 +357,6 @@ def write_rows(
     Each job makes a row, in any thread. The next is taken, in this thread, once fewer than
     `concurrency` are running. `report` is called with each written row, by one thread at a time.
     On any error, the rows of jobs in progress are written first if possible.
-
-    Raises:
-        InputError: The file cannot be opened for writing.
-        OutputError: A row cannot be written.
     """
     with RowFile(path) as file, ThreadPoolExecutor(concurrency) as pool:
         writing = threading.Lock()
@@ -420,10 +379,6 @@ def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> di
 
     This removes rows of questions that failed, and a last line that was being written when the run
     was killed. `read` is a function such as `read_row`.
-
-    Raises:
-        InputError: The file is broken elsewhere than at its end.
-        OutputError: It cannot be written.
     """
     drop_unfinished_line(path)
     records = list(read_rows(path))
@@ -465,10 +420,8 @@ class Spread:
     n: int  # questions
 
 
-def spread(values: Sequence[float]) -> Spread | None:
-    """Summarise values; None if there are none."""
-    if not values:
-        return None
+def spread(values: Sequence[float]) -> Spread:
+    """Summarise values."""
     ranked = sorted(values)
     p95 = ranked[math.ceil(0.95 * len(ranked)) - 1]
     return Spread(fmean(ranked), median(ranked), p95, sum(ranked), len(ranked))
@@ -482,23 +435,25 @@ def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
     ``queries`` and ``decisions`` are of walking methods.
     """
     general = [row.usage.general for row in rows if row.usage is not None]
-    values: dict[str, list[float | None]] = {
+    traces = [row.trace or {} for row in rows]
+    repairs = [trace.get("repair") for trace in traces]
+    values: dict[str, list[object]] = {
         "calls": [row.calls for row in rows],
         "general_calls": [usage.calls for usage in general],
         "cached_calls": [usage.cached_calls for usage in general],
-        "decisions": [row.decisions for row in rows],
+        "decisions": [trace.get("decisions") for trace in traces],
         "tokens": [row.tokens for row in rows],
-        "queries": [row.queries for row in rows],
-        "queries of a repair": [row.repair_queries for row in rows],
+        "queries": [trace.get("queries") for trace in traces],
+        "queries of a repair": [each.get("queries") for each in repairs if isinstance(each, dict)],
         "seconds": [sum(row.seconds.values()) for row in rows if row.seconds],
     }
     for row in rows:
         for stage, seconds in (row.seconds or {}).items():
             values.setdefault(f"seconds of {stage}", []).append(seconds)
-    spreads = {
-        name: spread([each for each in taken if each is not None]) for name, taken in values.items()
+    known = {
+        name: [one for one in of if isinstance(one, int | float)] for name, of in values.items()
     }
-    return {name: one for name, one in spreads.items() if one is not None}
+    return {name: spread(of) for name, of in known.items() if of}
 
 
 def cost_per_10_000(rows: Sequence[Row]) -> float | None:
@@ -580,12 +535,14 @@ def setting_text(value: object) -> str:
 
 
 def read_run(path: Path) -> RecordedRun:
-    """Read a run.
+    """Read a run."""
 
-    Raises:
-        InputError: The file or its manifest is missing, broken or of another version, or has two
-            rows of one question.
-    """
+    def not_a_run(problem: str) -> InputError:
+        return InputError(
+            f"{path} is not a run of `kbqa eval`: {problem}. "
+            "The manifest must be in the same folder as the rows."
+        )
+
     rows: dict[str, Row] = {}
     for number, record in read_rows(path):
         row = read_row(_used(record), f"{path}, line {number}")
@@ -594,7 +551,10 @@ def read_run(path: Path) -> RecordedRun:
         rows[row.id] = row
     if not rows:
         raise InputError(f"{path} has no rows")
-    return RecordedRun(path, _manifest(path), tuple(rows.values()))
+    manifest = read_manifest(path, not_a_run)
+    if not isinstance(manifest.get("gold_entities"), bool):
+        raise not_a_run(f"{manifest_path(path)} does not say whether entities were given")
+    return RecordedRun(path, manifest, tuple(rows.values()))
 
 
 def _used(record: Mapping[str, object]) -> Mapping[str, object]:
@@ -612,14 +572,52 @@ def _used(record: Mapping[str, object]) -> Mapping[str, object]:
     return used
 
 
-def _manifest(run: Path) -> Mapping[str, object]:
-    def not_a_run(problem: str) -> InputError:
-        return InputError(
-            f"{run} is not a run of `kbqa eval`: {problem}. "
-            "The manifest must be in the same folder as the rows."
-        )
+RETRIEVAL_VERSION = 1
+"""Of the rows of `kbqa retrieve`."""
 
-    manifest = read_manifest(run, not_a_run)
-    if not isinstance(manifest.get("gold_entities"), bool):
-        raise not_a_run(f"{manifest_path(run)} does not say whether entities were given")
-    return manifest
+
+class RowTriple(RowPart):
+    """A triple of a row of `kbqa retrieve`; its object is an entity, or the text of a literal."""
+
+    subject: str
+    relation: str
+    object: str
+    score: float  # how likely the triple helps to answer, above 0 and at most 1
+    pooled: float | None  # the score after pooling; None if nothing was pooled
+    is_literal: bool = False
+    subject_name: str | None = None  # its name, or its id; only rows with names have it
+    object_name: str | None = None
+
+
+class RetrievalRow(RowPart):
+    """The triples of a question. Fields that the file does not have are None or empty."""
+
+    schema_version: int
+    id: str
+    question: str
+    topics: tuple[str, ...]  # entities that the search started from, best first
+    triples: tuple[RowTriple, ...]  # best first
+    seen: int | None = None  # triples that were scored
+    truncated: bool | None = None  # something around the topics was left out
+    cut: Mapping[str, int] | None = None  # the fields of `kbqa.engine.retrieval.retriever.Cut`
+    seconds: Mapping[str, float] | None = None  # by stage; only runs with timings have it
+    error: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as a JSON record, without the fields that were not set."""
+        return self.model_dump(exclude_unset=True)
+
+
+def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow:
+    """Read a row of `kbqa retrieve`; the message of an `InputError` names its place."""
+    try:
+        row = RetrievalRow.model_validate(record)
+    except ValidationError as error:
+        problem = invalid_field(error)
+        raise InputError(f"{place} is not a row of `kbqa retrieve`: {problem}") from None
+    if row.schema_version != RETRIEVAL_VERSION:
+        raise InputError(
+            f"{place} is a row of schema_version {row.schema_version}, and this kbqa reads "
+            f"{RETRIEVAL_VERSION}. Run `kbqa retrieve` again."
+        )
+    return row

@@ -134,11 +134,7 @@ def score(predicted: Sequence[str], gold: Collection[str]) -> Scores:
 
 def score_best(predicted: Sequence[str], golds: Iterable[Collection[str]]) -> Scores:
     """Score against the gold set with the best F1, as WebQSP does for its parses."""
-    return _best(score(predicted, gold) for gold in golds)
-
-
-def _best(scores: Iterable[Scores]) -> Scores:
-    return max(scores, key=lambda one: one.f1)
+    return max((score(predicted, gold) for gold in golds), key=lambda one: one.f1)
 
 
 def _f1(precision: float, recall: float) -> float:
@@ -170,13 +166,16 @@ def score_answer(predicted: Predicted, question: "Question") -> Scores | None:
         case "answers":
             if not question.compares_values:
                 return score_best(predicted.answers, question.golds)
-            return _best(
-                score(match_values(predicted.answers, gold), gold) for gold in question.golds
-            )
+            matched = [score(match_values(predicted.answers, g), g) for g in question.golds]
+            return max(matched, key=lambda one: one.f1)
         case "boolean":
             is_right = predicted.boolean is question.boolean
         case "count":
-            is_right = _counted(predicted) == question.count
+            count: float | None = predicted.count
+            if count is None and len(predicted.answers) == 1:
+                [only] = predicted.answers
+                count = float(only) if _NUMBER.fullmatch(only) else None
+            is_right = count == question.count
         case "unanswerable":
             is_right = predicted.status in _UNSURE or not (
                 predicted.answers or predicted.boolean is not None or predicted.count is not None
@@ -186,9 +185,8 @@ def score_answer(predicted: Predicted, question: "Question") -> Scores | None:
 
 def candidate_f1(tried: "Tried | None", question: "Question") -> float:
     """Score the answers of a candidate, or of none; 0 if the question has no gold."""
-    if tried is None:
-        said = Predicted(())
-    else:
+    said = Predicted(())
+    if tried is not None:
         terms = () if tried.boolean is not None else tried.terms
         said = Predicted([term_text(term) for term in set(terms)], tried.boolean, tried.count)
     scores = score_answer(said, question)
@@ -205,28 +203,19 @@ def match_values(predicted: Sequence[str], gold: Collection[str]) -> list[str]:
     """
     wanted = {normalise_answer(text) for text in gold}
     numbers = {text: float(text) for text in sorted(wanted) if _NUMBER.fullmatch(text)}
-    return [_match(normalise_answer(text), wanted, numbers) for text in predicted]
 
-
-def _match(text: str, wanted: set[str], numbers: dict[str, float]) -> str:
-    if text in wanted:
-        return text
-    if (date := _DATE.match(text)) and date[1] in wanted:
-        return date[1]
-    if _NUMBER.fullmatch(text):
+    def match(text: str) -> str:
+        if text in wanted:
+            return text
+        if (date := _DATE.match(text)) and date[1] in wanted:
+            return date[1]
+        if not _NUMBER.fullmatch(text):
+            return text
         value = float(text)
         same = (each for each in numbers if math.isclose(numbers[each], value, rel_tol=_TOLERANCE))
         return next(same, text)
-    return text
 
-
-def _counted(predicted: Predicted) -> float | None:
-    """Return the number that was answered; None if there is none."""
-    if predicted.count is not None:
-        return predicted.count
-    if len(predicted.answers) == 1 and _NUMBER.fullmatch(predicted.answers[0]):
-        return float(predicted.answers[0])
-    return None
+    return [match(normalise_answer(text)) for text in predicted]
 
 
 class NameScores(NamedTuple):

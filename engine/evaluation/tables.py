@@ -34,6 +34,13 @@ class Section:
     depth: int = 2  # level of the heading, from 1
 
 
+def table_section(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[Cell]], *notes: str
+) -> Section:
+    """Make a section of a table and notes."""
+    return Section(title, table=MarkdownTable(header, rows), notes=notes)
+
+
 def render_text(sections: Iterable[Section]) -> str:
     """Lay sections out for a terminal of `WIDTH` columns."""
     return "\n\n".join("\n".join(_text_section(section)) for section in sections)

@@ -22,12 +22,11 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from kbqa.engine.serve.guard import Access, Guard, Metered, Metrics
+from kbqa.engine.serve.guard import Access, Guard, Metrics
 from kbqa.engine.serve.mcp import make_mcp_server, mcp_routes
 from kbqa.engine.serve.pages import STATIC, show_problem
 from kbqa.engine.serve.pages import router as page_routes
 from kbqa.engine.serve.problems import log_problem, problem_of, problem_response
-from kbqa.engine.serve.protocols import openai_error, openai_routes, sparql_routes
 from kbqa.engine.serve.routes import (
     CLIENT_LEFT,
     Caller,
@@ -35,6 +34,9 @@ from kbqa.engine.serve.routes import (
     ask_routes,
     entity_routes,
     health_routes,
+    openai_error,
+    openai_routes,
+    sparql_routes,
 )
 from kbqa.engine.serve.served import THREAD_PREFIX
 from kbqa.engine.serve.service import CLOSING_S, Service
@@ -95,11 +97,10 @@ def make_app(
     for kind in (Exception, KbqaError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer_error)
     app.add_exception_handler(ClientLeft, lambda *_: Response(status_code=CLIENT_LEFT))
-    return Guard(Metered(app, metrics), access, metrics)
+    return Guard(app, access, metrics)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer a request with an error."""
     caller = Caller(request)
     problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
@@ -146,8 +147,7 @@ def run_server(
 ) -> None:
     """Listen and answer until SIGTERM or Ctrl-C.
 
-    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed. An
-    address that is taken and an engine that cannot be opened raise a `KbqaError`.
+    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed.
     """
     _raise_open_files()
     listening = listen(host, port)

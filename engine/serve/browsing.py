@@ -9,15 +9,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from kbqa.engine.linking.ground import ungrounded_entities
-from kbqa.engine.serve.records import (
-    EntityRecord,
-    FoundEntity,
-    NeighbourRecord,
-    NeighboursRecord,
-    PathRecord,
-    RelationRecord,
-    RelationsRecord,
-)
+from kbqa.engine.serve import records
 from kbqa.engine.serve.served import MAX_HOPS
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names, name_terms
@@ -27,7 +19,7 @@ from kbqa.sparql.crp import Crp, CrpReading
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
-from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
+from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed
 
 MAX_OFFSET = 10_000
 _COUNT_TIMEOUT_S = 3.0
@@ -37,12 +29,12 @@ _ID = re.compile(r"\w[\w-]*(\.[^\s.]+)+")
 _DIRECTIONS: tuple[Direction, ...] = ("out", "in")
 
 
-def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[FoundEntity]:
+def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[records.FoundEntity]:
     """Find entities by a name that may be incomplete or mistyped, best first."""
     if not name.strip():
         raise InputError("the name is empty")
     return [
-        FoundEntity(
+        records.FoundEntity(
             mid=match.mid,
             name=match.name,
             matched=match.matched,
@@ -53,14 +45,16 @@ def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[Fou
     ]
 
 
-def describe_entity(graph: Graph, _: Names, mid: str) -> EntityRecord:
+def describe_entity(graph: Graph, _: Names, mid: str) -> records.EntityRecord:
     """Return an entity's name, types and numbers of triples; `UnlinkedName` if there is none."""
     name, types = _name(graph, mid), list(graph.types(mid))
     counts = (_counts(graph, mid, way) for way in _DIRECTIONS)
     outgoing, incoming = (None if each is None else sum(each.values()) for each in counts)
     if not types and name == mid and outgoing == incoming == 0:
         raise UnlinkedName(mid, f"the graph has no entity {mid}")
-    return EntityRecord(mid=mid, name=name, types=types, outgoing=outgoing, incoming=incoming)
+    return records.EntityRecord(
+        mid=mid, name=name, types=types, outgoing=outgoing, incoming=incoming
+    )
 
 
 def list_relations(
@@ -70,7 +64,7 @@ def list_relations(
     direction: Direction | None = None,
     contains: str = "",
     limit: int = _MOST_RELATIONS,
-) -> RelationsRecord:
+) -> records.RelationsRecord:
     """List the relations of an entity with their counts, those that leave it first.
 
     None is both directions. A relation's id must hold `contains`, whatever its case.
@@ -84,11 +78,11 @@ def list_relations(
     found = [each for each in found if contains.lower() in each[1].lower()]
     shown = found[:limit]
     labels = graph.labels(relation for _, relation, _ in shown)
-    return RelationsRecord(
+    return records.RelationsRecord(
         mid=mid,
         name=name,
         relations=[
-            RelationRecord(relation=each, name=labels.get(each), direction=way, count=count)
+            records.RelationRecord(relation=each, name=labels.get(each), direction=way, count=count)
             for way, each, count in shown
         ],
         truncated=len(found) > limit,
@@ -103,7 +97,7 @@ def list_neighbours(
     direction: Direction = "out",
     limit: int = 20,
     offset: int = 0,
-) -> NeighboursRecord:
+) -> records.NeighboursRecord:
     """List some of the nodes that one relation leads to, in the order of the graph."""
     if offset > MAX_OFFSET:
         raise InputError(
@@ -113,13 +107,19 @@ def list_neighbours(
     name = _name(graph, mid)
     ends = graph.neighbours(mid, relation, direction, offset + limit + 1)
     shown = ends[offset : offset + limit]
-    return NeighboursRecord(
+    names = name_terms(graph, shown)
+    return records.NeighboursRecord(
         mid=mid,
         name=name,
         relation=relation,
         direction=direction,
         offset=offset,
-        neighbours=_named(graph, shown),
+        neighbours=[
+            records.NeighbourRecord(value=term.text, name=term.text)
+            if isinstance(term, LiteralTerm)
+            else records.NeighbourRecord(mid=term, name=names[term])
+            for term in shown
+        ],
         truncated=len(ends) > offset + limit,
     )
 
@@ -140,7 +140,7 @@ def check_has_relation(
     raise InputError(f"no {relation} {where} {mid}. {advice}")
 
 
-def explain_path(text: str) -> PathRecord:
+def explain_path(text: str) -> records.PathRecord:
     """Return a path in all its forms, with its unreadable lines; no graph is asked."""
     return _path_record(*read_path(text))
 
@@ -160,18 +160,17 @@ def check_hops(count: int) -> None:
         )
 
 
-def path_of_query(query: str) -> PathRecord:
+def path_of_query(query: str) -> records.PathRecord:
     """Return the path that says the same as a query; fails as `crp_from_sparql` does."""
     return _path_record(crp_from_sparql(query))
 
 
-def _path_record(crp: Crp, problems: Sequence[str] = ()) -> PathRecord:
-    is_grounded = not ungrounded_entities(crp)
-    return PathRecord(
+def _path_record(crp: Crp, problems: Sequence[str] = ()) -> records.PathRecord:
+    return records.PathRecord(
         crp=render_crp(crp),
         routerkgqa=render_routerkgqa(crp),
         crp_words=describe_crp(crp),
-        sparql=compile_crp(crp) if is_grounded else None,
+        sparql=None if ungrounded_entities(crp) else compile_crp(crp),
         problems=list(problems),
     )
 
@@ -189,16 +188,6 @@ def _counts(graph: Graph, mid: str, direction: Direction) -> dict[str, int] | No
         for relation, n in rows
         if isinstance(relation, str) and isinstance(n, LiteralTerm)
     }
-
-
-def _named(graph: Graph, terms: Sequence[Term]) -> list[NeighbourRecord]:
-    names = name_terms(graph, terms)
-    return [
-        NeighbourRecord(value=term.text, name=term.text)
-        if isinstance(term, LiteralTerm)
-        else NeighbourRecord(mid=term, name=names[term])
-        for term in terms
-    ]
 
 
 def _name(graph: Graph, mid: str) -> str:

@@ -31,7 +31,7 @@ import re
 import secrets
 import time
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -133,8 +133,6 @@ class RateLimiter:
         self._most = max(_MOST_CLIENTS, 2 * len(self._buckets))
 
 
-Headers = Sequence[tuple[bytes, bytes]]
-
 MAX_BODY_BYTES = 64_000
 _DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
 """The bytes of a body that is too large that are read, and the seconds, before it is refused."""
@@ -142,7 +140,7 @@ _DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
 BODY_TIMEOUT_S = 20.0
 """Seconds until the whole body must have come."""
 
-_SECURITY: Headers = [
+_SECURITY = [
     (
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -164,10 +162,9 @@ _TEXT2SPARQL = frozenset({"dataset", "question"})
 """Parameters that make ``/`` TEXT2SPARQL, as some register it; its own route answers then."""
 
 _UNLIMITED = ("/static/", "/healthz", "/readyz", "/metrics")
-_BODY_TYPES: Mapping[str, frozenset[str]] = {
-    "/sparql": frozenset({"application/x-www-form-urlencoded", "application/sparql-query"})
-}
-_JSON = frozenset({"application/json"})
+_JSON = ("application/json",)
+_SPARQL = ("application/sparql-query", "application/x-www-form-urlencoded")
+"""Types of the bodies that may be sent to ``/sparql``, and elsewhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,18 +190,16 @@ class Visit:
 
 
 class _Refused(Exception):
-    """A request is turned away."""
-
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
         self.problem = problem
 
 
 class Guard:
-    """A filter of requests before an application; an observer hears of refusals."""
+    """A filter of requests before an application; the metrics count those let in and refused."""
 
-    def __init__(self, app: ASGIApp, access: Access, observer: Observer) -> None:
-        self._app, self._access, self._observer = app, access, observer
+    def __init__(self, app: ASGIApp, access: Access, metrics: "Metrics") -> None:
+        self._app, self._access, self._metrics = app, access, metrics
         self._rates = RateLimiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -215,34 +210,52 @@ class Guard:
         if scope["type"] != "http":  # there are no WebSockets
             await send({"type": "websocket.close", "code": 1008})
             return
-        request_id = secrets.token_hex(8)
+        request_id, status = secrets.token_hex(8), 500
 
         async def send_guarded(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_headers(scope["path"], request_id)]
+                status = message["status"]
+                # Browsers ask whether a script is still the same: a new kbqa has new ones at the
+                # old addresses.
+                kept = b"no-cache" if scope["path"].startswith("/static/") else b"no-store"
+                own = [(b"x-request-id", request_id.encode()), (b"cache-control", kept)]
+                message["headers"] = [*message["headers"], *_SECURITY, *own]
             await send(message)
 
         try:
             visit = self._admit(scope, request_id)
             body = await _read_body(scope, receive)
         except _Refused as refused:
-            self._observer.rejected(refused.problem.code)
+            self._metrics.rejected(refused.problem.code)
             await problem_response(refused.problem, request_id)(scope, receive, send_guarded)
             return
         if body is None:  # the client left
             return
         scope.setdefault("state", {})["visit"] = visit
-        await self._app(scope, _replay(body, receive), send_guarded)
+        began = time.monotonic()
+        try:
+            await self._app(scope, _replay(body, receive), send_guarded)
+        finally:
+            # Paths of no route are one label: a client can make up any number of them.
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.requested(route, status, time.monotonic() - began)
 
     def _admit(self, scope: Scope, request_id: str) -> Visit:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        if scope["path"] == "/" and _parameters(scope) >= _TEXT2SPARQL:
+        asked = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        if scope["path"] == "/" and dict(asked).keys() >= _TEXT2SPARQL:
             scope["path"], scope["raw_path"] = "/text2sparql", b"/text2sparql"
         path = scope["path"]
         host = headers.get(b"host", "")
-        if not self._is_own(host):
+        # `[::1]:8080` is ``::1``; a malformed name is none.
+        found = _HOST.fullmatch(host)
+        name = "" if found is None else (found["address"] or found["name"]).lower()
+        is_own = name in _LOOPBACK or name in self._access.hosts
+        if not (is_own or (self._access.allows_addresses and _address(name) is not None)):
             raise _Refused(_WRONG_HOST)
-        is_page = scope["method"] in ("GET", "HEAD") and _is_page(path)
+        is_shown = path in ("/", "/docs") or path.startswith(_PAGES)
+        is_page = is_shown and scope["method"] in ("GET", "HEAD")
         is_foreign = _is_foreign(headers, host)
         # A link opens a document; an image or a frame of another site does not.
         is_link = is_page and headers.get(b"sec-fetch-dest", "document") == "document"
@@ -264,31 +277,10 @@ class Guard:
         if a_minute is not None and not path.startswith(_UNLIMITED):
             wait_s = self._rates.take(client, a_minute)
             if wait_s > 0:
-                raise _Refused(_too_fast(a_minute, wait_s))
+                detail = f"{a_minute:g} requests a minute are allowed."
+                title = "Too many requests"
+                raise _Refused(Problem(429, "too-fast", title, detail, retry_after_s=wait_s))
         return Visit(request_id, client, is_known, is_foreign)
-
-    def _is_own(self, host: str) -> bool:
-        name = _without_port(host).lower()
-        if name in _LOOPBACK or name in self._access.hosts:
-            return True
-        return self._access.allows_addresses and _address(name) is not None
-
-
-def _headers(path: str, request_id: str) -> Headers:
-    own = [*_SECURITY, (b"x-request-id", request_id.encode())]
-    # Browsers ask whether a script is still the same: a new kbqa has new ones at the old addresses.
-    is_kept = path.startswith("/static/")
-    own.append((b"cache-control", b"no-cache" if is_kept else b"no-store"))
-    return own
-
-
-def _parameters(scope: Scope) -> set[str]:
-    query = scope.get("query_string", b"").decode("latin-1")
-    return {name for name, _ in parse_qsl(query, keep_blank_values=True)}
-
-
-def _is_page(path: str) -> bool:
-    return path in ("/", "/docs") or path.startswith(_PAGES)
 
 
 def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:
@@ -302,11 +294,12 @@ def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:
 
 def _check_type(method: str, path: str, content_type: str) -> None:
     """Check a body's type: a plain form of another site can send some without asking."""
-    if method not in ("POST", "PUT", "PATCH"):
-        return
-    allowed = _BODY_TYPES.get(path, _JSON)
-    if content_type.partition(";")[0].strip().lower() not in allowed:
-        detail = f"Send the body as {' or '.join(sorted(allowed))}."
+    allowed = _SPARQL if path == "/sparql" else _JSON
+    if (
+        method in ("POST", "PUT", "PATCH")
+        and content_type.partition(";")[0].strip().lower() not in allowed
+    ):
+        detail = f"Send the body as {' or '.join(allowed)}."
         raise _Refused(Problem(415, "content-type", "Wrong type of body", detail))
 
 
@@ -354,12 +347,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _without_port(host: str) -> str:
-    """Return the name of a Host header: ``[::1]:8080`` is ``::1``; empty if it is malformed."""
-    found = _HOST.fullmatch(host)
-    return "" if found is None else found["address"] or found["name"] or ""
-
-
 def _client_at(address: str) -> str:
     found = _address(address)
     if not isinstance(found, ipaddress.IPv6Address):
@@ -374,11 +361,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
-
-
-def _too_fast(a_minute: float, wait_s: float) -> Problem:
-    detail = f"{a_minute:g} requests a minute are allowed."
-    return Problem(429, "too-fast", "Too many requests", detail, retry_after_s=wait_s)
 
 
 _WRONG_HOST = Problem(
@@ -472,30 +454,3 @@ class Metrics(Observer):
     def rejected(self, reason: str) -> None:
         """Count a request that was turned away."""
         self._rejected.labels(reason).inc()
-
-
-class Metered:
-    """Counts the requests of an application and times them; pure ASGI."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app, self._metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began, status = time.monotonic(), 500
-
-        async def send_counted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_counted)
-        finally:
-            # Paths of no route are one label: a client can make up any number of them.
-            route = getattr(scope.get("route"), "path", "none")
-            self._metrics.requested(route, status, time.monotonic() - began)

@@ -24,24 +24,9 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 from starlette.routing import BaseRoute
 
-from kbqa.engine.serve import browsing
+from kbqa.engine.serve import browsing, records
 from kbqa.engine.serve.problems import log_problem, problem_of
-from kbqa.engine.serve.records import (
-    MAX_TYPES,
-    AskResult,
-    DescribedEntity,
-    FoundEntities,
-    LinkedEntities,
-    LinkedRecord,
-    NeighboursRecord,
-    RelationsRecord,
-    Rows,
-    ask_result,
-    checked_path,
-    fitted,
-    rows_result,
-    shortened,
-)
+from kbqa.engine.serve.records import ask_result, checked_path, fitted, rows_result, shortened
 from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served
 from kbqa.engine.serve.service import Ask, Service
 from kbqa.kb.graph import Direction
@@ -133,8 +118,6 @@ def mcp_routes(server: MCPServer[None]) -> list[BaseRoute]:
 
 
 class _Tools:
-    """The tools, over a service."""
-
     def __init__(self, service: Service, is_local: bool) -> None:
         self._service, self._is_local = service, is_local
 
@@ -159,7 +142,7 @@ class _Tools:
         context: Context[Any, Any],
         topics: Topics = [],  # noqa: B006 - never changed
         max_answers: Annotated[int, Field(ge=1, le=100)] = 20,
-    ) -> AskResult:
+    ) -> records.AskResult:
         """Answer a question from the graph, with confidence, reasoning path and proof."""
         with self._told():
             await self._wait(context)
@@ -168,31 +151,33 @@ class _Tools:
 
     async def link_entities(
         self, text: Annotated[str, Field(max_length=MAX_QUESTION)], context: Context[Any, Any]
-    ) -> LinkedEntities:
+    ) -> records.LinkedEntities:
         """Find the entities that a text mentions, each with its mid and how likely it is meant."""
         with self._told():
             await self._wait(context)
             found = await self._service.link(text)
-        records = [LinkedRecord.model_validate(each.to_dict()) for each in found]
-        return fitted(shortened(LinkedEntities(entities=records)))
+        linked = [records.LinkedRecord.model_validate(each.to_dict()) for each in found]
+        return fitted(shortened(records.LinkedEntities(entities=linked)))
 
     async def search_entities(
         self, name: Annotated[str, Field(max_length=200)], limit: Limit = 10
-    ) -> FoundEntities:
+    ) -> records.FoundEntities:
         """Find entities by a name, which may be incomplete or mistyped; the best known come first.
 
         Use it to get the mid of an entity.
         """
         with self._told():
             found = await self._service.look_up(browsing.find_entities, name, limit)
-        entities = [each.model_copy(update={"types": each.types[:MAX_TYPES]}) for each in found]
-        return fitted(shortened(FoundEntities(entities=entities)))
+        entities = [
+            each.model_copy(update={"types": each.types[: records.MAX_TYPES]}) for each in found
+        ]
+        return fitted(shortened(records.FoundEntities(entities=entities)))
 
-    async def describe_entity(self, mid: Mid) -> DescribedEntity:
+    async def describe_entity(self, mid: Mid) -> records.DescribedEntity:
         """Return the name and types of an entity, and how many triples it has."""
         with self._told():
             found = await self._service.look_up(browsing.describe_entity, mid)
-        return fitted(shortened(DescribedEntity(**found.model_dump())))
+        return fitted(shortened(records.DescribedEntity(**found.model_dump())))
 
     async def list_relations(
         self,
@@ -202,7 +187,7 @@ class _Tools:
         ] = None,
         contains: Annotated[str, Field(description="Text in their ids.", max_length=100)] = "",
         limit: Limit = 50,
-    ) -> RelationsRecord:
+    ) -> records.RelationsRecord:
         """List the relations of an entity with the number of their edges."""
         with self._told():
             found = await self._service.look_up(
@@ -217,7 +202,7 @@ class _Tools:
         direction: Direction = "out",
         limit: Limit = 20,
         offset: Annotated[int, Field(ge=0)] = 0,
-    ) -> NeighboursRecord:
+    ) -> records.NeighboursRecord:
         """List what one relation leads to from an entity; a larger offset continues the list."""
         with self._told():
             found = await self._service.look_up(
@@ -245,7 +230,7 @@ class _Tools:
             bool, Field(description="Drop conditions if nothing satisfies all of them.")
         ] = True,
         dry_run: Annotated[bool, Field(description="Only read it: words and SPARQL.")] = False,
-    ) -> AskResult:
+    ) -> records.AskResult:
         """Run a reasoning path of your own; the answer has the same form as that of `ask`."""
         with self._told():
             if dry_run:
@@ -261,7 +246,7 @@ class _Tools:
         query: Annotated[str, Field(description="A SELECT or ASK.", max_length=MAX_QUERY)],
         context: Context[Any, Any],
         limit: Limit = 50,
-    ) -> Rows:
+    ) -> records.Rows:
         """Run a SPARQL query that reads; `ns:` is the prefix of Freebase.
 
         Add a LIMIT, and conditions that few nodes satisfy: a query is stopped after some seconds.
@@ -279,7 +264,6 @@ class _Tools:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Turn errors into those of MCP."""
         try:
             yield
         except errors.ServerBusy as error:
@@ -329,9 +313,7 @@ def _client(context: Context[Any, Any]) -> str:
 
 def _add_resources(server: MCPServer[None], service: Service) -> None:
     @server.resource(
-        "kbqa://guide/paths",
-        title="How reasoning paths are written",
-        mime_type="text/markdown",
+        "kbqa://guide/paths", title="How reasoning paths are written", mime_type="text/markdown"
     )
     def guide() -> str:
         """The text form of reasoning paths, for run_path."""

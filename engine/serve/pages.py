@@ -7,30 +7,27 @@ in kbqa's own text form, by `POST /page/relations`.
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
+from markupsafe import Markup
 
+from kbqa.engine.display.drawing import draw_evidence
+from kbqa.engine.display.notebook import ORIGIN_NOTES
 from kbqa.engine.graph_walk import PathEnds
-from kbqa.engine.serve import browsing
+from kbqa.engine.serve import browsing, records
 from kbqa.engine.serve.problems import Problem
-from kbqa.engine.serve.records import (
-    AskBody,
-    NeighboursRecord,
-    PathBody,
-    RelationRecord,
-    RunPathBody,
-)
 from kbqa.engine.serve.routes import Caller, ClientLeft, TheCaller, TheService
 from kbqa.engine.serve.served import MAX_QUESTION, Served
 from kbqa.engine.serve.service import Ask
-from kbqa.engine.serve.view import AnswerView, Asking, entity_url, page_url
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names
 from kbqa.kb.open import DEMO_DUMP
@@ -63,7 +60,6 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.globals |= {"page_url": page_url, "entity_url": entity_url, "is_mid": is_mid}
 _EXAMPLES = (
     "what is the largest city in Kenya?",
     "which countries border Peru?",
@@ -73,21 +69,221 @@ _EXAMPLES = (
     "what is the melting point of tungsten?",
 )
 """Questions that the demo graph answers."""
+_FATES = {
+    "unreadable": "could not be read",
+    "unlinked": "starts from a name that the graph does not have",
+    "unreachable": "breaks: the graph has no such way",
+    "failed": "the graph did not answer",
+    "unfit": "answers another question",
+}
+_SOURCES = {
+    "writer": "Written by the model.",
+    "search": "Found by searching the graph.",
+    "repair": "Found by a repair.",
+}
+_ADVICE = {
+    "no-question": "Ask a question in English, such as “what is the capital of Kenya?”.",
+    "unlinked": "Use the name that the graph has, or add the entity yourself, above.",
+    "none-written": "Word the question differently, or write a path below.",
+    "unreadable": "Word the question differently, or write a path below.",
+    "unreachable": "Choose another entity above, or edit a path below: the graph may call "
+    "what you ask for something else. Browse the entity to see what the graph has.",
+    "unfit": "Say in full what you ask, and about what.",
+    "empty": "Ask for less, or edit the path below and leave a condition out.",
+    "graph": "Ask again in a moment, or ask for less.",
+    "calls": "Ask something simpler; the operator limits the calls of the language model.",
+    "unnamed": "Word the question differently.",
+}
+_DEFAULT_ADVICE = "Word the question differently, choose another entity, or edit a path below."
+_RELATION = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+", re.IGNORECASE)
+_MID = re.compile(r"\b[mg]\.[0-9a-z_]+")
+_OTHERS = 5
+_BAR_WIDTH = 400
 
 
-class GraphWords(NamedTuple):
-    """The graph in the words of the page."""
+class QuestionPart(NamedTuple):
+    """Some words of the question, and the number of the mention that they are, from 1 on."""
 
-    name: str
-    triples: int | None
-    examples: tuple[str, ...]
+    text: str
+    mention: int | None = None
 
 
-class Topic(NamedTuple):
-    """An entity that the user chose."""
+class Meaning(NamedTuple):
+    """An entity that words of the question may mean, and the address that asks about it."""
 
     mid: str
     name: str
+    score: float
+    url: str
+
+
+class Mention(NamedTuple):
+    """Words of the question, the entity they were taken for, if any was, and others."""
+
+    text: str
+    taken: Meaning | None
+    others: tuple[Meaning, ...]
+
+
+class ShownCandidate(NamedTuple):
+    """A path that was considered."""
+
+    words: Sequence[str]
+    text: str
+    source: str
+    confidence: float | None
+    fate: str
+    found: str
+    is_best: bool
+    url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A question with the mids that the user chose as topics, or a path that the user wrote."""
+
+    question: str = ""
+    topics: tuple[str, ...] = ()
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        """The address of the page that asks this."""
+        return page_url(self.question, self.topics, self.path)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked."""
+        return not self.question.strip() and not self.path.strip()
+
+
+class AnswerView:
+    """The record of an answer, and all else that the templates show of it."""
+
+    notes = ORIGIN_NOTES
+
+    def __init__(self, served: Served, asking: Asking) -> None:
+        self.asking = asking
+        self.record = served.to_dict()
+        trace = self.record["trace"]
+        self.beams: Sequence[Mapping[str, Any]] = trace.get("beams") or ()
+        self.sentences: Sequence[str] = trace.get("crp_words") or ()
+        """The path that answers; empty if the method has none."""
+        has_path = self.sentences or self.beams
+        self.how = () if has_path else tuple(served.answer.trace.describe())
+        self.dropped: Sequence[str] = trace.get("dropped") or ()
+        """Conditions that nothing satisfied."""
+        self.words, self.mentions = _mentions(self.record, asking)
+
+    @property
+    def dropped_besides(self) -> list[str]:
+        """The dropped conditions that are no sentences of their own."""
+        return [each for each in self.dropped if each not in self.sentences]
+
+    @property
+    def advice(self) -> str:
+        """What to try if there is no answer."""
+        return _ADVICE.get(self.record["reason"] or "", _DEFAULT_ADVICE)
+
+    @cached_property
+    def drawing(self) -> Markup | None:
+        """The evidence as SVG; None if there is none."""
+        drawing = draw_evidence(self.record, entity_url)
+        # Everything in it is escaped; see `kbqa.engine.display.drawing`.
+        return None if drawing is None else Markup(drawing)
+
+    @property
+    def editable(self) -> str:
+        """The path to begin with when one is edited."""
+        written = (beam.get("crp") for beam in self.beams)
+        paths = (self.record["trace"].get("crp"), self.asking.path, *written)
+        return next(filter(None, paths), "")
+
+    @cached_property
+    def lines(self) -> list[dict[str, str]]:
+        """The query, each line with the sentences that have its relations or its order: ``0 2``."""
+        relations = [set(_RELATION.findall(sentence)) for sentence in self.sentences]
+        ordering = [n for n, each in enumerate(self.sentences) if each.startswith("Take the ")]
+        lines = []
+        for line in self.record["sparql"].split("\n") if self.record["sparql"] else ():
+            found = {each.rpartition("/")[2] for each in re.findall(r"<([^<>]*)>", line)}
+            found |= {each.rpartition(":")[2] for each in re.findall(r"\b\w*:[\w.]+", line)}
+            parts = [n for n, known in enumerate(relations) if known & found]
+            if not parts and line.lstrip().startswith(("ORDER BY", "LIMIT", "OFFSET")):
+                parts = ordering
+            lines.append({"text": line, "parts": " ".join(map(str, parts))})
+        return lines
+
+    @cached_property
+    def candidates(self) -> list[ShownCandidate]:
+        """The paths that were considered, best first, each with its source if these differ."""
+        is_mixed = len({beam["source"] for beam in self.beams}) > 1
+        asking, best = self.asking, self.record["trace"].get("beam")
+        shown = []
+        for number, beam in enumerate(self.beams):
+            text = beam.get("crp") or beam.get("routerkgqa") or ""
+            is_readable = beam["fate"] != "unreadable"
+            candidate = ShownCandidate(
+                words=beam.get("crp_words") or (),
+                text=text,
+                source=_SOURCES[beam["source"]] if is_mixed else "",
+                confidence=beam.get("confidence"),
+                fate=_FATES.get(beam["fate"], ""),
+                found=_found(beam),
+                is_best=number == best,
+                url=page_url(asking.question, asking.topics, text) if is_readable else None,
+            )
+            shown.append(candidate)
+        return shown
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in all."""
+        return float(sum(self.record["seconds"].values()))
+
+    @property
+    def stages(self) -> Iterator[dict[str, object]]:
+        """Where the time went: each stage, and its place in a bar."""
+        total, x = self.seconds or 1.0, 0.0
+        for name, spent in self.record["seconds"].items():
+            width = spent / total * _BAR_WIDTH
+            bar = {"x": round(x, 1), "width": round(width, 1)}
+            yield {"name": name, "seconds": spent, **bar}
+            x += width
+
+    @property
+    def spoken(self) -> str:
+        """The answer for a screen reader, in a sentence."""
+        record = self.record
+        if record["status"] == "none":
+            return f"No answer: {record['problem'].removesuffix('.')}."
+        if record.get("boolean") is not None:
+            said = "Yes" if record["boolean"] else "No"
+        elif record.get("count") is not None:
+            said = f"{record['count']:,}"
+        else:
+            names = [each["name"][:100] for each in record["answers"][:3]]
+            hidden = len(record["answers"]) - len(names)
+            said = ", ".join(names) + (f" and {hidden} more" if hidden else "")
+        is_guess = record["status"] == "unsure"
+        opening = f"Not sure: {record['doubt']}. Best guess" if is_guess else "Answer"
+        sure = record["confidence"]
+        return f"{opening}: {said}." + ("" if sure is None else f" Confidence {sure:.2f}.")
+
+
+def page_url(question: str, topics: Sequence[str] = (), path: str = "") -> str:
+    """Return the address of the page that asks a question or runs a path."""
+    fields = [("q", question), *(("topic", mid) for mid in topics), ("path", path)]
+    given = [(name, value) for name, value in fields if value]
+    return f"/?{urlencode(given)}" if given else "/"
+
+
+def entity_url(mid: str) -> str:
+    """Return the address of an entity's page."""
+    return f"/entity/{quote(mid, safe='')}"
+
+
+_TEMPLATES.globals |= {"page_url": page_url, "entity_url": entity_url, "is_mid": is_mid}
 
 
 @router.get("/", response_model=None)
@@ -128,14 +324,17 @@ async def entity(
     try:
         found = await service.look_up(browsing.describe_entity, mid)
         relations = await service.look_up(browsing.list_relations, mid)
-        ends: NeighboursRecord | None = None
+        ends: records.NeighboursRecord | None = None
         if relation:
             ends = await service.look_up(
                 browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(found=None, problem=caller.problem(error))
-    domains = _by_domain(relations.relations)
+    by_domain: dict[str, list[records.RelationRecord]] = {}
+    for each in relations.relations:
+        by_domain.setdefault(each.relation.partition(".")[0], []).append(each)
+    domains = dict(sorted(by_domain.items(), key=lambda item: item[0] in _BOOKKEEPING))
     return await show(found=found, domains=domains, cut=relations.truncated, ends=ends)
 
 
@@ -148,21 +347,20 @@ async def docs(request: Request) -> HTMLResponse:
 
 
 @router.post("/page/ask")
-async def ask(body: AskBody, caller: TheCaller) -> StreamingResponse:
+async def ask(body: records.AskBody, caller: TheCaller) -> StreamingResponse:
     """Answer a question for the page's script."""
-    asking = Asking(" ".join(body.question.split()), tuple(body.topics))
-    return await _stream(caller, asking)
+    return await _stream(caller, Asking(" ".join(body.question.split()), tuple(body.topics)))
 
 
 @router.post("/page/path")
-async def path(body: RunPathBody, caller: TheCaller) -> StreamingResponse:
+async def path(body: records.RunPathBody, caller: TheCaller) -> StreamingResponse:
     """Run a path for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
     return await _stream(caller, asking)
 
 
 @router.post("/page/relations")
-async def relations(body: PathBody, service: TheService) -> list[str]:
+async def relations(body: records.PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
     return await service.look_up(_complete_relation, body.path)
 
@@ -193,17 +391,19 @@ async def _show(
 ) -> HTMLResponse:
     """Render a whole page."""
     service, visit = caller.service, caller.visit
-    graph, topics = None, [Topic(mid, mid) for mid in asking.topics]
+    graph: Mapping[str, object] | None = None
+    names: Mapping[str, str] = {}
     if visit.is_known:
         try:
             graph = await service.look_up(_graph_words)
-            topics = await service.look_up(_named, asking.topics)
+            mids = list(filter(is_mid, asking.topics))
+            names = await service.look_up(lambda graph, _: graph.labels(mids))
         except KbqaError as error:
             problem = problem or caller.problem(error)
     html = _TEMPLATES.get_template(template).render(
         version=version("kbqa"),
         graph=graph,
-        topics=topics,
+        topics=[{"mid": mid, "name": names.get(mid, mid)} for mid in asking.topics],
         asking=asking,
         state=service.state,
         needs_key=not visit.is_known,
@@ -223,32 +423,19 @@ async def show_problem(caller: Caller, problem: Problem) -> HTMLResponse:
     return await _show("home.html", caller, Asking(), problem=problem)
 
 
-def _graph_words(graph: Graph, _: Names) -> GraphWords:
-    """Describe the graph, without its place."""
+def _graph_words(graph: Graph, _: Names) -> dict[str, object]:
+    """Describe the graph in the words of the page, without its place."""
     identity = graph.identity()
     store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
     triples = summary.get("kept") if isinstance(summary, Mapping) else None
     is_demo = isinstance(store, Mapping) and store.get("dumps_sha256") == [_demo_sha256()]
     name = "the demo graph" if is_demo else "a SPARQL endpoint" if store is None else "a store"
-    return GraphWords(name, triples, _EXAMPLES if is_demo else ())
+    return {"name": name, "triples": triples, "examples": _EXAMPLES if is_demo else ()}
 
 
 @cache
 def _demo_sha256() -> str:
     return hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()
-
-
-def _named(graph: Graph, _: Names, mids: Sequence[str]) -> list[Topic]:
-    labels = graph.labels([mid for mid in mids if is_mid(mid)])
-    return [Topic(mid, labels.get(mid, mid)) for mid in mids]
-
-
-def _by_domain(relations: list[RelationRecord]) -> dict[str, list[RelationRecord]]:
-    """Group relations by the first part of their ids; bookkeeping comes last."""
-    domains: dict[str, list[RelationRecord]] = {}
-    for each in relations:
-        domains.setdefault(each.relation.partition(".")[0], []).append(each)
-    return dict(sorted(domains.items(), key=lambda item: item[0] in _BOOKKEEPING))
 
 
 def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
@@ -299,8 +486,68 @@ def _entities(text: str, names: Names) -> list[str]:
     if known is not None:
         return [known[1]]
     entity = _ENTITY.fullmatch(text)
-    if entity is None:
+    if entity is None or not (entity["mid"] or entity["name"]):
         return []
     if entity["mid"]:
         return [entity["mid"].removeprefix("ns:")]
-    return [match.mid for match in names.lookup(entity["name"], _MEANT)] if entity["name"] else []
+    return [match.mid for match in names.lookup(entity["name"], _MEANT)]
+
+
+def _mentions(
+    record: Mapping[str, Any], asking: Asking
+) -> tuple[list[QuestionPart], list[Mention]]:
+    """Mark the words of the question that were taken for entities, with their other meanings."""
+    question = asking.question
+    by_words: dict[str, list[Mapping[str, Any]]] = {}
+    for each in record["linked"]:
+        by_words.setdefault(each["mention"].casefold(), []).append(each)
+    # Where nothing answered, the most likely entity is the one that the model wrote about.
+    used = _used(record["trace"]) or {each["mid"] for each in record["linked"][:1]}
+    spans: list[tuple[int, int, str]] = []
+    for mention in sorted(by_words, key=len, reverse=True):
+        pattern = re.escape(mention).replace(r"\ ", r"\s+")
+        found = re.search(rf"(?<!\w){pattern}(?!\w)", question, re.IGNORECASE)
+        if found and all(found.end() <= start or end <= found.start() for start, end, _ in spans):
+            spans.append((*found.span(), mention))
+    words: list[QuestionPart] = []
+    mentions: list[Mention] = []
+    end = 0
+    for start, stop, mention in sorted(spans):
+        words.append(QuestionPart(question[end:start]))
+        words.append(QuestionPart(question[start:stop], len(mentions) + 1))
+        mentions.append(_mention(question[start:stop], by_words[mention], used, asking))
+        end = stop
+    words.append(QuestionPart(question[end:]))
+    return [word for word in words if word.text], mentions
+
+
+def _mention(
+    words: str, linked: Sequence[Mapping[str, Any]], used: set[str], asking: Asking
+) -> Mention:
+    mids = [each["mid"] for each in linked]
+    kept = [mid for mid in asking.topics if mid not in mids]
+    urls = [page_url(asking.question, [*kept, mid]) for mid in mids]
+    choices = [
+        Meaning(each["mid"], each["name"], each["score"], url)
+        for each, url in zip(linked, urls, strict=True)
+    ]
+    taken = next((choice for choice in choices if choice.mid in used), None)
+    others = [choice for choice in choices if choice is not taken]
+    return Mention(words, taken, tuple(others[:_OTHERS]))
+
+
+def _used(trace: Mapping[str, Any]) -> set[str]:
+    """Return the mids that the path has, or that walks began with."""
+    walks = {walk["topic"] for walk in trace.get("walks", ())}
+    return walks | set(_MID.findall(trace.get("crp") or ""))
+
+
+def _found(beam: Mapping[str, Any]) -> str:
+    """Write the answers of a candidate, as far as they are known."""
+    if beam.get("boolean") is not None:
+        return "yes" if beam["boolean"] else "no"
+    names, n = beam.get("first_answers") or (), beam.get("answer_count")
+    if not names:
+        return "" if n is None else "nothing" if n == 0 else f"{n:,}"
+    hidden = (n or 0) - len(names)
+    return ", ".join(names) + (f" and {hidden:,} more" if hidden > 0 else "")

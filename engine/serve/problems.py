@@ -144,22 +144,19 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
             )
             return Problem(502, "query-memory", "The query is too large", detail)
         case errors.GraphError():
-            return Problem(
-                502, "graph-error", "The graph failed", "The graph gave no usable result."
-            )
+            detail = "The graph gave no usable result."
+            return Problem(502, "graph-error", "The graph failed", detail)
         case HTTPException(status_code=status):
             code, title = _REFUSED.get(status, ("invalid", "The request is not valid"))
             is_plain = error.detail == HTTPStatus.NOT_FOUND.phrase
             nothing = "There is nothing at this address; /docs lists those there are."
             return Problem(status, code, title, nothing if is_plain else error.detail)
         case RequestValidationError():
-            faults = [
-                f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
-                for each in error.errors()[:5]
-            ]
+            faults = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
             return Problem(422, "invalid", "The request is not valid", "; ".join(faults))
         case _:
-            return INTERNAL
+            detail = "Something went wrong in the server; its log says what."
+            return Problem(500, "internal", "The server failed", detail)
 
 
 def for_clients(record: _Record, graph: str) -> _Record:
@@ -189,7 +186,7 @@ def for_clients(record: _Record, graph: str) -> _Record:
                 return value
         if not is_dataclass(value) or isinstance(value, type):
             return value
-        found = {name: getattr(value, name) for name in _names(type(value))}
+        found = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         new = {name: changed(each) for name, each in found.items()}
         different = {name: each for name, each in new.items() if each is not found[name]}
         return replace(value, **different) if different else value
@@ -198,9 +195,8 @@ def for_clients(record: _Record, graph: str) -> _Record:
     return result
 
 
-@cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind) if each.init)
+def _without_option(found: re.Match[str]) -> str:
+    return f" {found['other'].upper()}" if found["other"] else ""
 
 
 @cache
@@ -212,15 +208,6 @@ def _named(graph: str) -> re.Pattern[str]:
     alone = [re.escape(place) for place in found if "/" in place]
     whole = rf"(?:the )?{kind.removesuffix('s')}s? (?:at )?(?:{'|'.join(map(re.escape, found))})"
     return re.compile("|".join([re.escape(graph), whole, *alone]))
-
-
-def _without_option(found: re.Match[str]) -> str:
-    return f" {found['other'].upper()}" if found["other"] else ""
-
-
-INTERNAL = Problem(
-    500, "internal", "The server failed", "Something went wrong in the server; its log says what."
-)
 
 
 def log_problem(error: Exception, problem: Problem, request_id: str) -> None:

@@ -2,10 +2,9 @@
 
 import asyncio
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from kbqa.engine.answer import UNSURE_BELOW, Answer, Line
@@ -44,7 +43,7 @@ class Settings:
     query_timeout_s: float = 10.0  # for a client's own query or path
     query_workers: int = 1  # such queries and paths that run at once
     unsure_below: float = UNSURE_BELOW  # for `/api/v1/info`; the engine judges
-    cached_answers: int = 500
+    cached_answers: int = 500  # beyond them, the least recently used is forgotten
 
 
 class Event(NamedTuple):
@@ -84,43 +83,12 @@ class Served:
             **record,
             "answers": answers[:max_answers],
             "truncated": record["truncated"] or len(answers) > max_answers,
-            "trace": {
-                **record["trace"],
-                "batch_size": self.batch_size,
-                "cached": self.is_cached,
-            },
+            "trace": {**record["trace"], "batch_size": self.batch_size, "cached": self.is_cached},
             "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
         }
         if self.lines is not None:
             served["lines"] = [line._asdict() for line in self.lines]
         return served
-
-
-class AnswerCache:
-    """The last answers, by question and topics; beyond `size`, the least recently used goes.
-
-    All else that decides an answer, such as the graph, stays the same while the server runs.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._answers: OrderedDict[Hashable, Served] = OrderedDict()
-
-    def get(self, key: Hashable) -> Served | None:
-        """Return an answer that is known."""
-        if key not in self._answers:
-            return None
-        self._answers.move_to_end(key)
-        return self._answers[key]
-
-    def put(self, key: Hashable, served: Served) -> None:
-        """Remember an answer, unless the graph failed: it may answer next time."""
-        if served.answer.reason == "graph":
-            return
-        self._answers[key] = replace(served, is_cached=True)
-        self._answers.move_to_end(key)
-        if len(self._answers) > self._size:
-            self._answers.popitem(last=False)
 
 
 CacheResult = Literal["hit", "miss", "shared"]

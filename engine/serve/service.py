@@ -4,29 +4,34 @@
 
 Linking, writing, running and clients' look-ups each have threads of their own. All methods belong
 to one event loop.
+
+Clients share the small model's thread, and equal questions share one run. There is no waiting
+window: while a batch runs, questions gather, and the next batch takes as many of them as it may. A
+question leaves its batch as soon as it is written for, or its client leaves.
 """
 
 import asyncio
 import logging
 import secrets
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Thread
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kbqa.engine.answer import Answer, answer_lines, literal_forms
+from kbqa.engine.asked import Asked
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.serve.batching import Batcher, Flight, Flights, Run
 from kbqa.engine.serve.browsing import read_path
 from kbqa.engine.serve.problems import for_clients
 from kbqa.engine.serve.served import (
     MAX_QUESTION,
     THREAD_PREFIX,
-    AnswerCache,
     Event,
     Lane,
     Observer,
@@ -34,6 +39,7 @@ from kbqa.engine.serve.served import (
     Settings,
     Watch,
 )
+from kbqa.engine.writing.generate import fails_all
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql import errors
@@ -68,6 +74,234 @@ _READINESS_TIMEOUT_S = 2.0
 _READINESS_KEPT_S = 5.0
 
 
+Write = Callable[[Sequence[Asked], Callable[[int, Asked], object], Callable[[int], bool]], None]
+"""A function such as `Engine.write_each`."""
+
+
+class Written(NamedTuple):
+    """A question with its candidates, and how many questions were written for with it."""
+
+    asked: Asked
+    batch_size: int
+
+
+@dataclass(eq=False, slots=True)
+class _Job:
+    """A question that waits, or is written for."""
+
+    asked: Asked
+    begun: Callable[[], None]
+    written: "asyncio.Future[Written]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def end(self, outcome: Written | BaseException) -> None:
+        """Tell the waiting caller, unless it knows already or has left."""
+        if self.written.done():
+            return
+        if isinstance(outcome, BaseException):
+            self.written.set_exception(outcome)
+        else:
+            self.written.set_result(outcome)
+
+
+class Batcher:
+    """The queue of the small model. All methods belong to the event loop.
+
+    `observe` is called with the size and seconds of each batch.
+    """
+
+    def __init__(self, batch_size: int, observe: Callable[[int, float], None]) -> None:
+        self._batch_size, self._observe = batch_size, observe
+        self.thread = ThreadPoolExecutor(1, THREAD_PREFIX + "model")
+        """The model is loaded here, too."""
+        self.write_each: Write | None = None
+        """What writes for a batch; None before the model is loaded, and at the end."""
+        self._waiting: deque[_Job] = deque()
+        self._is_writing = False
+
+    @property
+    def waiting(self) -> int:
+        """Questions that are in no batch yet."""
+        return len(self._waiting)
+
+    async def write(self, asked: Asked, begun: Callable[[], None]) -> Written:
+        """Write for a question, and call `begun` when its batch begins.
+
+        A caller that is cancelled gives up its place. Errors of the small model and of the graph
+        that constrains it are raised, or `DeadlineExceeded`.
+        """
+        job = _Job(asked, begun)
+        self._waiting.append(job)
+        self._begin()
+        try:
+            return await job.written
+        finally:
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    def close(self) -> None:
+        """Begin no other batch."""
+        self.write_each = None
+        self.thread.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        """Begin a batch if none is under way."""
+        if self._is_writing or not self._waiting or self.write_each is None:
+            return
+        size = min(len(self._waiting), self._batch_size)
+        jobs = [self._waiting.popleft() for _ in range(size)]
+        loop, began = asyncio.get_running_loop(), time.monotonic()
+        batch = loop.run_in_executor(self.thread, _write_batch, self.write_each, jobs, loop)
+        self._is_writing = True
+
+        def end(ended: "asyncio.Future[None]") -> None:
+            self._is_writing = False
+            self._observe(size, time.monotonic() - began)
+            # What was neither written for nor failed was dropped at its deadline.
+            error = None if ended.cancelled() else ended.exception()
+            outcome = error or errors.DeadlineExceeded("no path was written before the deadline")
+            for job in jobs:
+                job.end(outcome)
+            self._begin()
+
+        batch.add_done_callback(end)
+        for job in jobs:
+            job.begun()
+
+
+def _write_batch(write: Write, jobs: Sequence[_Job], loop: asyncio.AbstractEventLoop) -> None:
+    """Write for questions; if that fails for one of them, for each alone."""
+    passed_on: set[int] = set()
+
+    def end(at: int, outcome: Written | BaseException) -> None:
+        passed_on.add(at)
+        loop.call_soon_threadsafe(jobs[at].end, outcome)
+
+    def written(at: int, asked: Asked) -> None:
+        end(at, Written(asked, len(jobs)))
+
+    def is_wanted(at: int) -> bool:
+        return not jobs[at].written.done()
+
+    try:
+        write([job.asked for job in jobs], written, is_wanted)
+    except Exception as failure:
+        if fails_all(failure) or len(jobs) == 1:
+            raise
+        for at, job in enumerate(jobs):
+            if at not in passed_on:
+                try:
+                    _write_batch(write, [job], loop)
+                except Exception as error:  # noqa: BLE001 – one question's failure is its own
+                    end(at, error)
+
+
+class Flight:
+    """A question under way, and the clients that wait for it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._told: list[Event] = []
+        self._watchers: list[Watch] = []
+        self._askers = 0
+        self.is_abandoned = False
+        """Nobody waits for the answer any more: the run ends at its next stage."""
+        self.task: asyncio.Task[Served]
+
+    async def wait(self, watch: Watch | None) -> Served:
+        """Wait for the answer, and first tell a late client what the others were told."""
+        self._askers += 1
+        if watch is not None:
+            for event in self._told:
+                watch(event)
+            self._watchers.append(watch)
+        try:
+            return await asyncio.shield(self.task)
+        finally:
+            self._askers -= 1
+            if watch is not None:
+                self._watchers.remove(watch)
+            if self._askers == 0:
+                self.abandon()
+
+    def tell(self, event: Event) -> None:
+        """Report progress to everyone who waits; call it in the event loop."""
+        self._told.append(event)
+        for watch in self._watchers:
+            watch(event)
+
+    def hear(self, stage: str) -> None:
+        """Report a stage of the engine, in any thread; end the run if nobody waits any more."""
+        if self.is_abandoned:
+            raise errors.DeadlineExceeded("all who asked have left")
+        self._loop.call_soon_threadsafe(self.tell, Event("stage", {"stage": stage}))
+
+    def abandon(self) -> None:
+        """End the run, unless it has ended."""
+        if not self.task.done():
+            self.is_abandoned = True
+            self.task.cancel()
+
+
+Run = Callable[[Flight], Coroutine[Any, Any, Served]]
+
+_FIRST_GUESS_S = 1.0
+_KEPT = 0.95
+"""The share of earlier measurements that stays at each answer: about the last twenty count."""
+
+
+class Flights:
+    """All questions that are under way, and the pace of answers; equal questions have one key."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, Flight] = {}
+        self._count = 0
+        self._since = 0.0
+        self._seconds, self._answers = _FIRST_GUESS_S, 1.0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def eta_s(self) -> float:
+        """Seconds until a question that comes now would be answered, as far as is known."""
+        return (self._count + 1) * self._seconds / self._answers
+
+    def find(self, key: Hashable) -> Flight | None:
+        """Return the flight of an equal question."""
+        flight = self._under_way.get(key)
+        return None if flight is None or flight.is_abandoned else flight
+
+    def begin(self, key: Hashable, run: Run) -> Flight:
+        """Begin a run that other clients may join."""
+        flight = self._under_way[key] = Flight()
+        if not self._count:
+            self._since = time.monotonic()
+        self._count += 1
+
+        def end(task: "asyncio.Task[Served]") -> None:
+            # Looking at its error also says that it was seen: those who asked may all have left.
+            is_answered = not task.cancelled() and task.exception() is None
+            self._count -= 1
+            if is_answered:  # a question that was given up says nothing of the pace
+                now = time.monotonic()
+                self._seconds = _KEPT * self._seconds + now - self._since
+                self._answers = _KEPT * self._answers + 1
+                self._since = now
+            if self._under_way.get(key) is flight:
+                del self._under_way[key]
+
+        flight.task = asyncio.create_task(run(flight))
+        flight.task.add_done_callback(end)
+        return flight
+
+    def abandon_all(self) -> None:
+        """End all runs."""
+        for flight in list(self._under_way.values()):
+            flight.abandon()
+
+
 class Service:
     """One engine that answers the questions of many clients.
 
@@ -75,11 +309,9 @@ class Service:
             await service.ready()
             served = await service.ask("what is the largest city in Kenya?")
 
-    Args:
-        open_engine: Opens the engine, which loads the models; called once, in a thread.
-        graph: The same graph opened once more, for everything but questions, so that clients'
-            queries and look-ups cannot hold up answers. It needs a name index. The caller closes
-            it.
+    `open_engine` is called once, in a thread. `graph` is the same graph opened once more, for
+    everything but questions, so that clients' queries and look-ups cannot hold up answers. It needs
+    a name index, and the caller closes it.
     """
 
     def __init__(
@@ -103,25 +335,19 @@ class Service:
         self._looking = Lane("look-up", _LOOK_UP_THREADS, _LOOK_UPS_WAITING)
         self._querying = Lane("query", settings.query_workers, _QUERIES_WAITING)
         self._querying_clients: set[str] = set()
-        self._cache = AnswerCache(settings.cached_answers)
+        # By question and topics: all else that decides an answer stays the same.
+        self._cache: OrderedDict[Hashable, Served] = OrderedDict()
         self._flights = Flights()
         self._loading: asyncio.Task[None] | None = None
         self._graph_seen = (float("-inf"), False)
 
     async def __aenter__(self) -> "Service":
-        self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    def start(self) -> None:
-        """Begin to open the engine, in the background."""
         self._loading = asyncio.get_running_loop().create_task(self._load())
+        return self
 
     async def ready(self) -> None:
         """Wait until questions can be asked, or raise the error that prevents it."""
-        assert self._loading is not None, "start it first"
+        assert self._loading is not None, "enter it first"
         await asyncio.shield(self._loading)
         if self.failure is not None:
             raise self.failure
@@ -136,8 +362,7 @@ class Service:
         self.stop()
         self._flights.abandon_all()
 
-    async def close(self) -> None:
-        """Stop, and close the engine. The graph stays open."""
+    async def __aexit__(self, *_: object) -> None:
         self.give_up()
         for lane in (self._linking, self._answering, self._looking, self._querying):
             lane.close()
@@ -178,7 +403,7 @@ class Service:
             self.state = "failed"
             return
         self._engine = opening.result()
-        self._batcher.serve(self._engine.write_each)
+        self._batcher.write_each = self._engine.write_each
         if self.state == "starting":
             self.state = "ready"
         logger.info("ready after %.1f s", time.monotonic() - began)
@@ -215,25 +440,23 @@ class Service:
 
         Equal questions that are under way share one run, and later ones get its answer. `topics`
         are mids. The deadline includes waiting; it is at most the server's own.
-
-        Raises:
-            InputError: The question is empty or too long, or a topic is not a mid.
-            ServerBusy: The queue is full, or the server is starting or stopping.
-            DeadlineExceeded: The deadline passed.
-            ModelError: A model failed.
-            GraphError: The graph does not answer at all.
         """
         text, entities = _checked(question), _topics(topics)
         key = (text, tuple(topics))
         engine = self.engine
         cached = self._cache.get(key)
         if cached is not None:
+            self._cache.move_to_end(key)
             self._observer.looked_in_cache("hit")
             return cached
         limit_s = self._limit(deadline_s)
         run = partial(self._answer, engine, text, entities, limit_s)
         served = await self._share((key, limit_s), run, limit_s, watch)
-        self._cache.put(key, served)
+        if served.answer.reason != "graph":  # it may answer next time
+            self._cache[key] = replace(served, is_cached=True)
+            self._cache.move_to_end(key)
+            if len(self._cache) > self.settings.cached_answers:
+                self._cache.popitem(last=False)
         return served
 
     async def run_path(
@@ -251,10 +474,6 @@ class Service:
 
         Names in the path may mean the topics or the entities of the question. `relax` drops
         conditions if nothing satisfies all of them. The rest is as for `ask`.
-
-        Raises:
-            CrpSyntaxError: The path cannot be read.
-            QueryTimeout: It took too long.
         """
         entities, limit_s, engine = _topics(topics), self._limit(deadline_s), self.engine
         run_s = min(limit_s, self.settings.query_timeout_s)
@@ -324,7 +543,9 @@ class Service:
         link = partial(engine.prepare, question, topics, deadline_s=limit_s, watch=flight.hear)
         asked = await self._linking.run(link)
         flight.tell(Event("linked", {"linked": [each.to_dict() for each in asked.linked]}))
-        written = await self._batcher.write(asked, partial(flight.tell, _WRITES))
+        written = await self._batcher.write(
+            asked, partial(flight.tell, Event("stage", {"stage": "write"}))
+        )
         beams = [{"text": each.text} for each in written.asked.candidates or ()]
         flight.tell(Event("written", {"beams": beams}))
         answer = await self._answering.run(lambda: self._told(engine.answer(written.asked)))
@@ -374,14 +595,7 @@ class Service:
         return await self._looking.run(lambda: find(self.graph, self.names, *arguments, **named))
 
     async def sparql(self, query: str, limit: int, client: str) -> Table | bool:
-        """Run a client's own SELECT or ASK; one at a time for each client.
-
-        Raises:
-            QuerySyntaxError: The query does not parse.
-            QueryRefused: It would write or reach outside, or is of another form.
-            ServerBusy: The client has a query under way, or too many wait.
-            GraphError: The graph does not answer, or not in time.
-        """
+        """Run a client's own SELECT or ASK; one at a time for each client."""
         graph, timeout_s = self.graph, self.settings.query_timeout_s
 
         def run() -> Table | bool:
@@ -403,9 +617,6 @@ class Service:
         self._querying_clients.add(client)
         begun()
         return await self._querying.run(call, partial(self._querying_clients.discard, client))
-
-
-_WRITES = Event("stage", {"stage": "write"})
 
 
 def _checked(question: str) -> str:

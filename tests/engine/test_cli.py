@@ -42,7 +42,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     for name, command in COMMANDS.items():
         assert f"  {name} " in run.stdout
-        assert command.module not in run.stderr.split()
+        assert command.place.partition(":")[0] not in run.stderr.split()
 
 
 @pytest.mark.parametrize("name", ["sparql", "relations", "entities", "load-freebase"])
@@ -160,7 +160,7 @@ def test_output_that_is_left_at_exit_of_a_full_disk_is_no_traceback(tmp_path: Pa
     )
     code = (
         "from kbqa.engine.cli import COMMANDS, LazyCommand, main\n"
-        "COMMANDS['left'] = LazyCommand('left', 'left', '')\n"
+        "COMMANDS['left'] = LazyCommand('left:left', '')\n"
         "main(['left'])"
     )
     done = _fill(sys.executable, "-c", code)

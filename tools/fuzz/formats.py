@@ -19,12 +19,11 @@ import numpy as np
 
 from kbqa.engine.chat.cache import CachedChat
 from kbqa.engine.chat.model import Message, Reply, Usage
-from kbqa.engine.cli import COMMANDS, check_config, command_defaults, main, read_config
+from kbqa.engine.cli import check_config, command_defaults, main, read_config
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate, record_beams
 from kbqa.engine.evaluation.report import make_report
-from kbqa.engine.evaluation.retrieve import read_retrieval_row
-from kbqa.engine.evaluation.rows import flatten_manifest, read_run
+from kbqa.engine.evaluation.rows import flatten_manifest, read_retrieval_row, read_run
 from kbqa.engine.files import TextCache, manifest_path, read_rows
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.question_sets import Question, read_questions
@@ -307,9 +306,8 @@ def _settings(folder: Path) -> list[Format]:
     def configure() -> None:
         read = read_config(config)
         context = click.Context(main)
-        commands = {name: main.get_command(context, name) for name in COMMANDS}
-        check_config(read, {name: each for name, each in commands.items() if each is not None})
-        command_defaults(read, commands["ask"] or main, "ask")
+        check_config(read, partial(main.get_command, context))
+        command_defaults(read, main.get_command(context, "ask") or main, "ask")
 
     def read_keys() -> None:
         ApiKeys.read(keys).owner("key")

@@ -291,7 +291,7 @@ def test_tab_after_kbqa_imports_no_command() -> None:
     run = _complete("")
     assert _completed(run) == list(COMMANDS)
     modules = set(run.stderr.split())
-    assert not {command.module for command in COMMANDS.values()} & modules
+    assert not {command.place.partition(":")[0] for command in COMMANDS.values()} & modules
     assert not {name.split(".")[0] for name in modules} & HEAVY
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.commands.doctor_coverage import Share, measure_coverage
+from kbqa.engine.commands.doctor import Share, measure_coverage
 from kbqa.engine.questions.question_sets import read_question_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph

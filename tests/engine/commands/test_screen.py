@@ -9,12 +9,18 @@ from pathlib import Path
 import pytest
 from made_runs import make_failed_row, make_row
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, literal_forms
+from kbqa.engine.answer import (
+    Answer,
+    AnswerEntity,
+    EvidenceTriple,
+    answer_lines,
+    last_lines,
+    literal_forms,
+)
 from kbqa.engine.commands.screen import (
     PAPER,
     Line,
     Screen,
-    render_answer,
     render_summary,
     standard_output,
     waiting,
@@ -65,6 +71,13 @@ UNANSWERED = Answer(
     problem="none of the paths exists",
     seconds=ANSWER.seconds,
 )
+
+
+def render_answer(
+    answer: Answer, graph: str, forms: LiteralForms | None = None, screen: Screen = PAPER
+) -> str:
+    lines = answer_lines(answer, forms or LiteralForms())
+    return screen.write_all([*lines, *last_lines(graph, answer.seconds)])
 
 
 def test_what_is_not_from_the_graph_is_marked() -> None:

@@ -13,9 +13,9 @@ from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.breakdowns import score_tiers
 from kbqa.engine.evaluation.evaluate import (
-    FORMS,
     EvaluationConfig,
     EvaluationProgress,
+    Recorded,
     evaluate,
     record_beams,
     record_graph,
@@ -52,7 +52,9 @@ class Run:
         self.file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         self.output = directory / "run.jsonl"
         self.graph = graph
-        self.config = EvaluationConfig(settings={"model": "scripted", "n": 5}, notes={"where": "a"})
+        self.config = EvaluationConfig(
+            recorded=Recorded({"model": "scripted", "n": 5}, {"where": "a"})
+        )
 
     def __call__(self, model, config: EvaluationConfig | None = None, **settings) -> list[Row]:
         config = config or self.config
@@ -77,7 +79,7 @@ def _untimed(rows: Sequence[Row]) -> list[Row]:
 
 
 def _with(config: EvaluationConfig, **settings: object) -> EvaluationConfig:
-    return replace(config, settings={**config.settings, **settings})
+    return replace(config, recorded=config.recorded | Recorded(settings, {}))
 
 
 def test_each_question_becomes_a_row(run, scripted):
@@ -231,7 +233,13 @@ def test_a_run_is_not_gone_on_with_while_it_goes_on(run, scripted):
 
 def test_what_decides_nothing_may_change(run, scripted):
     rows = run(scripted(MONEY, SEAT, NONSENSE))
-    assert run(scripted(), replace(run.config, notes={"where": "b"})) == rows
+    assert (
+        run(
+            scripted(),
+            replace(run.config, recorded=run.config.recorded | Recorded({}, {"where": "b"})),
+        )
+        == rows
+    )
 
 
 @pytest.mark.parametrize("manifest", [None, "nonsense", "[]", "{}", '{"schema_version": 0}'])
@@ -365,7 +373,7 @@ def test_a_method_without_paths_has_rows_with_its_steps_and_no_time_for_writing(
     assert [row] == run.written()
     assert (row.stage, row.origin, row.gold_names) == ("direct", "named", (("Jamaican dollar",),))
     assert list(row.seconds or {}) == ["link", "answer", "ground"]
-    assert (row.decisions, row.queries) == (1, 0)
+    assert (row.trace["decisions"], row.trace["queries"]) == (1, 0)
     assert row.scores is not None
     assert row.scores.f1 == 1.0
 
@@ -475,7 +483,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", EXPECTED)
 def test_answers_are_written_as_the_official_scripts_read_them(form: str, tmp_path: Path) -> None:
     run = write_run(tmp_path, PREDICTED)
     done = CliRunner().invoke(main, ["report", str(run), "--predictions", form])

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kbqa.engine.answer import Answer
+from kbqa.engine.answer import Answer, answer_lines
 from kbqa.engine.chat.model import ChatModel
-from kbqa.engine.commands.screen import render_answer
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.mentions import LinkingModel
@@ -22,7 +21,7 @@ from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import Generator, SavedBeams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema import GraphSchema
+from kbqa.kb.schema import GraphSchema, LiteralForms
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointError, ModelError
 from kbqa.sparql.terms import LiteralTerm
@@ -514,7 +513,7 @@ def test_where_no_path_exists_another_is_found(ask_and_repair: Ask) -> None:
     told = (
         "Found by searching the graph, because no path that was written exists. Relaxation: full."
     )
-    assert told in render_answer(answer, "demo").splitlines()
+    assert told in [line.text for line in answer_lines(answer, LiteralForms())]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.commands.doctor_coverage import read_needs
+from kbqa.engine.commands.doctor import read_needs
 from kbqa.engine.questions.question_sets import (
     Question,
     gold_warning,

@@ -13,9 +13,9 @@ from kbqa.engine.serve.guard import (  # noqa: E402
     Access,
     ApiKeys,
     Guard,
+    Metrics,
     RateLimiter,
 )
-from kbqa.engine.serve.served import Observer  # noqa: E402
 from kbqa.sparql.errors import InputError  # noqa: E402
 
 KEY = "correct horse battery staple"
@@ -41,7 +41,7 @@ class Client:
     """Sends requests to a guarded application."""
 
     def __init__(self, access: Access) -> None:
-        self._guard = Guard(echo, access, Observer())
+        self._guard = Guard(echo, access, Metrics())
 
     def send(
         self,
@@ -345,7 +345,7 @@ async def _told(scope: dict[str, Any], coming: list[dict[str, Any]]) -> list[dic
         sent.append(message)
 
     async with asyncio.timeout(20):
-        await Guard(echo, Access(), Observer())(scope, receive, send)
+        await Guard(echo, Access(), Metrics())(scope, receive, send)
     return sent
 
 
@@ -387,7 +387,7 @@ def test_an_application_gets_the_body_in_one_piece_and_then_hears_that_the_clien
 
     async def send(message: dict[str, Any]) -> None: ...
 
-    asyncio.run(Guard(listen, Access(), Observer())(dict(POST), receive, send))
+    asyncio.run(Guard(listen, Access(), Metrics())(dict(POST), receive, send))
     whole = {"type": "http.request", "body": b"[1,2]", "more_body": False}
     assert heard == [whole, {"type": "http.disconnect"}]
 

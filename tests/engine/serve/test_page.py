@@ -123,8 +123,8 @@ def test_no_answer_says_why_and_what_to_try(server: "Running") -> None:
 
 def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -> None:
     pytest.importorskip("jinja2", reason="needs the serve extra")
+    from kbqa.engine.serve.pages import AnswerView, Asking
     from kbqa.engine.serve.served import Served
-    from kbqa.engine.serve.view import AnswerView, Asking
 
     with Engine(demo, scripted([("Kenya -> location.country.capital", -0.5)])) as engine:
         answer = engine.ask("which currency is used in Kenya?")

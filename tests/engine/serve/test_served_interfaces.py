@@ -111,7 +111,7 @@ def test_a_chat_is_answered(server) -> None:
 def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
     found, confidence, truncated, said
 ) -> None:
-    chats = pytest.importorskip("kbqa.engine.serve.protocols")
+    chats = pytest.importorskip("kbqa.engine.serve.routes")
     entities = tuple(AnswerEntity(f"m.0{n}", f"A{n}") for n in range(found))
     trace = WrittenTrace()
     answer = Answer("who?", entities, trace, confidence=confidence, truncated=truncated)
@@ -121,7 +121,7 @@ def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
 
 
 def test_a_chat_about_nothing_known_is_told_what_to_try() -> None:
-    chats = pytest.importorskip("kbqa.engine.serve.protocols")
+    chats = pytest.importorskip("kbqa.engine.serve.routes")
     answer = Answer("who?", (), WrittenTrace(), problem="nothing is named", reason="unlinked")
     said = chats.content_of(answer)
     assert said == "No answer: nothing is named. Use the name that the graph has."
