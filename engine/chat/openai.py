@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
@@ -225,13 +225,7 @@ class _Completed(NamedTuple):
 def _write_message(message: Message) -> "ChatCompletionMessageParam":
     # JSON can hold half a surrogate pair, which UTF-8 cannot: the client would fail.
     content = message.content.encode(errors="replace").decode()
-    match message.role:
-        case "system":
-            return {"role": "system", "content": content}
-        case "user":
-            return {"role": "user", "content": content}
-        case "assistant":
-            return {"role": "assistant", "content": content}
+    return cast("ChatCompletionMessageParam", {"role": message.role, "content": content})
 
 
 class _AnswerMessage(BaseModel):
