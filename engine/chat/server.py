@@ -235,11 +235,7 @@ class OpenAIServer:
         weakref.finalize(self, self._client.close)  # else its sockets wait for the collector
 
     def send(
-        self,
-        request: "Callable[[OpenAI], bytes]",
-        answer: type[_Body],
-        *,
-        model: str | None = None,
+        self, request: "Callable[[OpenAI], bytes]", answer: type[_Body], *, model: str | None = None
     ) -> _Body:
         """Send a request and read its answer, or raise `RequestFailed`, which names the model."""
         with self._explained(model):

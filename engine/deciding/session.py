@@ -507,10 +507,7 @@ def _named(name: str, names: Names) -> AnswerEntity:
 
 
 def ends_alike(
-    question: str,
-    walks: Sequence[Walk],
-    neighbourhood: Neighbourhood,
-    embedder: Embedder | None,
+    question: str, walks: Sequence[Walk], neighbourhood: Neighbourhood, embedder: Embedder | None
 ) -> tuple[Walk, tuple[AnswerEntity, ...]]:
     """Choose one of the walks, and answer with the ends of all from its topic by its relations.
 

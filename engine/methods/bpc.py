@@ -79,8 +79,6 @@ Paths:
 
 
 Marker = Literal["neutral", "start"]
-Control = Literal["none", "random", "tog", "cot"]
-Keep = Literal["open", "finished"]
 TailsBy = Literal["first", "choose"]
 
 
@@ -109,10 +107,11 @@ class BpcSettings:
         bool, "Number the hops of the history, as the released code does; this tells the depth."
     ] = False
     keep: Annotated[
-        Keep, "Walks that stay when there are too many: open ones, as in the paper, or finished."
+        Literal["open", "finished"],
+        "Walks that stay when there are too many: open ones, as in the paper, or finished.",
     ] = "open"
     control: Annotated[
-        Control,
+        Literal["none", "random", "tog", "cot"],
         "Run a control of the paper instead: random walks, its variant of Think-on-Graph "
         "(full history, chosen nodes, a check after each hop), or an answer without the graph.",
     ] = "none"

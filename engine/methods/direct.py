@@ -33,11 +33,7 @@ _ANSWER_IS = re.compile(r"\banswers? (?:is|are)\b:?\s*(.+)", re.IGNORECASE)
 
 
 def answer_directly(
-    session: Session,
-    kind: str = "fallback",
-    *,
-    reason: bool,
-    **sampling: Unpack[ReplySampling],
+    session: Session, kind: str = "fallback", *, reason: bool, **sampling: Unpack[ReplySampling]
 ) -> tuple[str, ...] | None:
     """Ask the language model for names of the answers, with the call that is kept for them.
 

@@ -97,11 +97,6 @@ Paths:
 {paths}
 """
 
-EntityOrder = Literal["stable", "embedder"]
-AskedFor = Literal["entity", "subgraph"]
-Mediators = Literal["keep", "drop"]
-Part = Literal["hint", "paths", "subgraph"]
-
 
 @dataclass(frozen=True, slots=True)
 class KnowpathSettings:
@@ -118,21 +113,21 @@ class KnowpathSettings:
     entities: Annotated[int, "Entities of a subgraph that each round goes on from, at most."] = 7
     shown: Annotated[int, "Entities offered of those that one relation leads to, at most."] = 40
     order: Annotated[
-        EntityOrder,
+        Literal["stable", "embedder"],
         "Which entities are offered if there are more: the first by id, or the most similar.",
     ] = "stable"
     calls: Annotated[
-        AskedFor,
+        Literal["entity", "subgraph"],
         "Choose relations for each entity, as the released code does, or for a whole subgraph, "
         "as the text of the paper says.",
     ] = "entity"
     mediators: Annotated[
-        Mediators,
+        Literal["keep", "drop"],
         "Nodes without a name: keep them, or drop them, and literals and ids other than m., as the "
         "released code does.",
     ] = "keep"
     ablate: Annotated[
-        tuple[Part, ...],
+        tuple[Literal["hint", "paths", "subgraph"], ...],
         "Parts left out: the hint in prompts, the paths from memory altogether, or the graph.",
     ] = ()
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED

@@ -150,8 +150,6 @@ Triples:
 {triples}
 """
 
-Part = Literal["plan", "memory", "reflection"]
-
 
 @dataclass(frozen=True, slots=True)
 class PogSettings:
@@ -167,7 +165,7 @@ class PogSettings:
     ] = 10
     reversals: Annotated[int, "Times that earlier entities may be taken up again."] = 5
     ablate: Annotated[
-        tuple[Part, ...],
+        tuple[Literal["plan", "memory", "reflection"], ...],
         "Parts that are left out: the sub-objectives, the memory, or the reversals.",
     ] = ()
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
@@ -323,9 +321,7 @@ class _PlanOnGraph:
         objectives = self._objectives or (self._session.question,)
         triples = [drawn_triple(walk.steps[-1], self._around.name) for walk in walks]
         prompt = self._prompt(
-            REMEMBER,
-            objectives=numbered(objectives),
-            triples=listed(list(dict.fromkeys(triples))),
+            REMEMBER, objectives=numbered(objectives), triples=listed(list(dict.fromkeys(triples)))
         )
         reply = self._ask("remember", prompt, hop)
         if reply is not None:

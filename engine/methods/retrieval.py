@@ -37,7 +37,6 @@ from kbqa.engine.deciding.session import (
     SEED,
     Session,
     Step,
-    Walkers,
     WalkingMethod,
 )
 from kbqa.engine.methods import MethodMaker, Resources, check_counts
@@ -143,11 +142,7 @@ _DRAWN = 8
 def make_retrieving(
     resources: Resources, name: str, settings: SubgraphSettings, pooling: PoolingSettings
 ) -> WalkingMethod:
-    """Make a method that retrieves ready to answer.
-
-    Raises:
-        InputError: Settings do not fit each other, or there is no general model to read.
-    """
+    """Make a method that retrieves ready to answer."""
     require_embedding_packages("retrieving triples")
     if resources.chooser == "random":
         raise InputError(f"--chooser random: {name} has no decision that chance could take")
@@ -180,7 +175,7 @@ def make_retrieving(
         )
         if reader == "llm":
             return _read_by_model(session, retrieved, settings)
-        return _read_by_kernels(session, walkers, retrieved, settings)
+        return _read_by_kernels(session, retrieved, settings)
 
     return WalkingMethod(name, walkers, decided, answer_in)
 
@@ -202,18 +197,16 @@ def _read_by_model(session: Session, retrieved: Retrieved, settings: SubgraphSet
     return session.answered(trace, named, evidence, "retrieved", why_not)
 
 
-def _read_by_kernels(
-    session: Session, walkers: Walkers, retrieved: Retrieved, settings: SubgraphSettings
-) -> Answer:
+def _read_by_kernels(session: Session, retrieved: Retrieved, settings: SubgraphSettings) -> Answer:
     """Run the paths of the best triples, the best first."""
-    asked, graph = session.asked, session.graph
+    asked, graph, walkers = session.asked, session.graph, session.walkers
     with asked.clock.stage("read"):
         kernels = read_kernels(retrieved)
         most = settings.candidates
         candidates = _write_candidates(kernels, session.topics, walkers.schema, most)
         asked.budget.take_last()
         session.steps.append(Step("answer", chosen=tuple(each.text for each in candidates[:1])))
-    runner = Runner(asked, walkers.graph, walkers.names, walkers.timeout_s)
+    runner = Runner(asked, graph, walkers.names, walkers.timeout_s)
     execution = runner.run_first(candidates, "beam-first")
     if (found := execution.answering) is None:
         why_not = _nothing_retrieved(session, retrieved) or _NO_PATH
@@ -555,29 +548,23 @@ class RetrievalTrace:
 
     def describe(self) -> list[str]:
         """Return the best triples, and how they were read, in English."""
-        return [*self._path(), *self._best(), *self._reading()]
-
-    def _path(self) -> Iterator[str]:
+        lines = []
         found = None if self.execution is None else self.execution.answering
         if found is not None and found.crp is not None:
-            yield "Path:"
-            yield from (f"  {sentence}" for sentence in describe_crp(found.crp))
-
-    def _best(self) -> Iterator[str]:
+            lines += ["Path:", *(f"  {sentence}" for sentence in describe_crp(found.crp))]
         if self.triples:
-            yield "Best triples:"
+            lines.append("Best triples:")
         for each in self.triples[:_DRAWN]:
             score = each.score if each.pooled is None else each.pooled
             subject, object_ = self.names[each.subject], self.names[each.object]
-            yield f"  ({subject}, {each.relation}, {object_}) {score:.2g}"
+            lines.append(f"  ({subject}, {each.relation}, {object_}) {score:.2g}")
         if len(self.triples) > _DRAWN:
-            yield f"  … and {len(self.triples) - _DRAWN} more"
-
-    def _reading(self) -> Iterator[str]:
+            lines.append(f"  … and {len(self.triples) - _DRAWN} more")
         by = "the language model read them" if self.reader == "llm" else "their paths were run"
-        yield f"Retrieved {len(self.triples)} of {self.retrieved.seen:,} triples; {by}."
+        lines.append(f"Retrieved {len(self.triples)} of {self.retrieved.seen:,} triples; {by}.")
         if self.unmatched:
-            yield f"No node of them is called: {'; '.join(self.unmatched)[:300]}"
+            lines.append(f"No node of them is called: {'; '.join(self.unmatched)[:300]}")
+        return lines
 
 
 def _trace(

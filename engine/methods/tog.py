@@ -122,10 +122,7 @@ SCORING_TOKENS = 256
 ANSWER_TOKENS = 512
 """Most tokens of a reply: scores, and the answers, of which there may be many."""
 
-LIMITS: Mapping[str, object] = {
-    "scoring_tokens": SCORING_TOKENS,
-    "answer_tokens": ANSWER_TOKENS,
-}
+LIMITS: Mapping[str, object] = {"scoring_tokens": SCORING_TOKENS, "answer_tokens": ANSWER_TOKENS}
 
 
 class _ThinkOnGraph:

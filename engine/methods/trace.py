@@ -80,7 +80,7 @@ class TraceAnswering:
         self._session, self._settings = session, settings
         schema = session.walkers.schema
         self._frontiers = Frontiers(session.graph, schema, settings.directions)
-        self._search = Search(session, self._frontiers, schema, settings)
+        self._search = Search(session, self._frontiers, settings)
 
     def answer(self) -> Answer:
         """Follow trajectories, and run the most relevant paths until one has answers."""

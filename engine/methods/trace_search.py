@@ -25,17 +25,10 @@ from typing import Annotated, Any, Literal
 
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
-from kbqa.engine.deciding.reading import (
-    Picked,
-    clip_unread,
-    read_choice,
-    read_record,
-    read_scores,
-)
+from kbqa.engine.deciding.reading import Picked, clip_unread, read_choice, read_record, read_scores
 from kbqa.engine.deciding.session import Session, Stop
 from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, drawn_hop
 from kbqa.engine.methods import check_counts
-from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
@@ -138,8 +131,6 @@ def filled_prompt(
     )
 
 
-Context = Literal["narrative", "relations", "none"]
-AnswerBy = Literal["joined", "ends", "llm"]
 PathScore = Literal["mean", "product", "min", "last"]
 
 
@@ -156,7 +147,7 @@ class TraceSettings:
     ] = 0.5
     iterations: Annotated[int, "Trajectories that are followed to their end, at most (I)."] = 30
     context: Annotated[
-        Context,
+        Literal["narrative", "relations", "none"],
         "What relations are proposed by: a narrative of the path so far, its relations as they "
         "are, or nothing.",
     ] = "narrative"
@@ -173,7 +164,7 @@ class TraceSettings:
         PathScore, "How the scores of a trajectory's hops become its relevance."
     ] = "mean"
     answer: Annotated[
-        AnswerBy,
+        Literal["joined", "ends", "llm"],
         "What is answered: the ends of the most relevant trajectory, those ends that trajectories "
         "from the other topics also lead to, or those that the language model picks.",
     ] = "joined"
@@ -333,13 +324,8 @@ class Priors:
         relations = [drawn_hop(hop, directions) for hop in trajectory.path.hops]
         question, why = self._session.question, ENDINGS[ended.why]
         prompt = filled_prompt(SUMMARISE, question, path=relations, reason=why)
-        summary = self._session.ask(
-            "summarise",
-            prompt,
-            hop=len(relations),
-            at=trajectory.drawn(),
-            max_tokens=_SUMMARY_TOKENS,
-        )
+        hop, at = len(relations), trajectory.drawn()
+        summary = self._session.ask("summarise", prompt, hop=hop, at=at, max_tokens=_SUMMARY_TOKENS)
         return None if summary is None else " ".join(summary.split())
 
 
@@ -353,15 +339,8 @@ class Search:
     was `written`, and counts those that were followed as `rollouts`.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        frontiers: Frontiers,
-        schema: GraphSchema,
-        settings: TraceSettings,
-    ) -> None:
-        self._session, self._frontiers = session, frontiers
-        self._schema, self._settings = schema, settings
+    def __init__(self, session: Session, frontiers: Frontiers, settings: TraceSettings) -> None:
+        self._session, self._frontiers, self._settings = session, frontiers, settings
         self._priors = Priors(session, settings)
         self.written = self._priors.written
         self.ended: list[Ended] = []
@@ -418,7 +397,7 @@ class Search:
         """Find the relations that lead on, sorted by name; also how many are not shown."""
         with self._session.asked.clock.stage("explore"):
             found = self._frontiers.hops(trajectory.path)
-            edges = self._schema.canonical(found)
+            edges = self._session.walkers.schema.canonical(found)
         # An edge that can be followed by two names is offered by the outgoing one.
         named = zip(reversed(edges), reversed(found), strict=True)
         hops = list(dict(named).values())
