@@ -61,10 +61,8 @@ class OpenAIChat:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         model: Its name on the server; None if the server offers only one.
         price: Of its tokens; by default the one that `find_price` finds.
-        limit: No limit by default.
         concurrency: Most requests at once. A pause between tries does not count as one.
         timeout_s: For one request, from the connection to the last byte of the answer.
-        retrying: The tries of a failed request.
 
     Raises:
         InputError: The URL or the key is not valid, or the limit is in USD and the price unknown.

@@ -16,7 +16,7 @@ from kbqa.engine.asked import Asked, ChooserName
 from kbqa.engine.chat.model import Message, ReplySampling, Usage
 from kbqa.engine.deciding.choosing import (
     Choice,
-    Chooser,
+    Decided,
     choose_by_chance,
     draw,
     make_chooser,
@@ -233,27 +233,13 @@ class Session:
         instead of the chooser, as controls need it.
         """
         real = [choice for choice in choices if choice.options]
-        taken = self.asked.budget.take(len(real))
-        by_chance = partial(choose_by_chance, question=self.question, seed=self.walkers.seed)
-        decided = iter(self._decide(real[:taken], by_chance if is_random else self._chooser))
-        picked: list[Picked] = []
-        for choice in choices:
-            if not choice.options:
-                picked.append(Picked(()))
-                continue
-            outcome = next(decided, None)
-            if outcome is None:
-                break
-            picked.append(outcome)
-        return picked
-
-    def _decide(self, choices: Sequence[Choice], chooser: Chooser) -> list[Picked]:
-        """Have choices decided together, and record a step for each."""
-        if not choices:
-            return []
-        with self.asked.clock.stage(choices[0].kind):
-            decided = chooser(choices)
-        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
+        taken = real[: self.asked.budget.take(len(real))]
+        decided: list[Decided] = []
+        if taken:
+            by_chance = partial(choose_by_chance, question=self.question, seed=self.walkers.seed)
+            with self.asked.clock.stage(taken[0].kind):
+                decided = (by_chance if is_random else self._chooser)(taken)
+        for choice, (picked, usage, is_truncated) in zip(taken, decided, strict=True):
             step = Step(
                 choice.kind,
                 choice.hop,
@@ -267,7 +253,16 @@ class Session:
                 usage=usage,
             )
             self.steps.append(step)
-        return [each.picked for each in decided]
+        outcomes = iter(decided)
+        chosen: list[Picked] = []
+        for choice in choices:
+            if not choice.options:
+                chosen.append(Picked(()))
+            elif (outcome := next(outcomes, None)) is not None:
+                chosen.append(outcome.picked)
+            else:
+                break
+        return chosen
 
     def ask(
         self,

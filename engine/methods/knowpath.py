@@ -184,18 +184,13 @@ class _KnowPath:
             return self._fall_back("direct", stage="direct")
         stop: Stop = "depth"
         for hop in range(1, self._settings.depth + 1):
-            ended = self._explore(hop)
-            if ended is not None:
+            if (ended := self._explore(hop)) is not None:
                 stop = ended
                 break
-            answers = self._judge(hop)
-            if answers:
+            if answers := self._judge(hop):
+                found, details = self._explored, self._details
                 return session.finish(
-                    self._explored,
-                    "enough",
-                    answers,
-                    details=self._details,
-                    dead_ends=self._dead_ends,
+                    found, "enough", answers, details=details, dead_ends=self._dead_ends
                 )
         walks = [*self._explored, *self._dead_ends]
         if session.has_language_model:
@@ -381,18 +376,14 @@ class _KnowPath:
             nodes: Sequence[Term] = tails.terms
             if self._settings.mediators == "drop":
                 self._around.names(nodes)
-                nodes = [node for node in nodes if self._is_named_entity(node)]
+                mids = [node for node in nodes if isinstance(node, str) and node.startswith("m.")]
+                nodes = [mid for mid in mids if not self._around.is_nameless(mid)]
             shown = self._ordered(nodes)[: self._settings.shown]
             hidden += len(tails.terms) + tails.hidden - len(shown)
             for node in shown:
                 offered.setdefault(node, []).append(way)
         self._around.names(offered)
         return offered, hidden
-
-    def _is_named_entity(self, node: Term) -> bool:
-        """Return whether the released code would keep a node."""
-        is_mid = isinstance(node, str) and node.startswith("m.")
-        return is_mid and not self._around.is_nameless(node)
 
     def _ordered(self, nodes: Sequence[Term]) -> Sequence[Term]:
         """Put the nodes that are most similar to the question first, if a setting says so."""
