@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Unpack
 from weakref import WeakValueDictionary
 
 from pydantic import BaseModel, NonNegativeInt, ValidationError
@@ -25,6 +25,7 @@ from kbqa.engine.chat.model import (
     Message,
     Price,
     Reply,
+    ReplySampling,
     Usage,
     count_tokens,
     without_reasoning,
@@ -81,10 +82,7 @@ class CachedChat:
             if kept is not None:
                 return kept
             reply = self._model.complete(
-                messages,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
+                messages, max_tokens=max_tokens, temperature=temperature, seed=seed
             )
             self._write(self._path(key) if reply.at_temperature else without, reply)
         return reply
@@ -229,31 +227,13 @@ class CountedChat:
         """The usage of all replies so far."""
         return self._usage
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        temperature: float = 0.0,
-        seed: int | None = None,
-    ) -> Reply:
+    def complete(self, messages: Sequence[Message], **sampling: Unpack[ReplySampling]) -> Reply:
         """Ask the model, and count its reply; see `ChatModel.complete`."""
         logger.debug("asking %s: %s", self.name, messages[-1].content)
-        reply = self._model.complete(
-            messages,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            seed=seed,
-        )
-        return self._count([reply])[0]
+        return self._count([self._model.complete(messages, **sampling)])[0]
 
     def complete_all(
-        self,
-        conversations: Sequence[Sequence[Message]],
-        *,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        temperature: float = 0.0,
-        seed: int | None = None,
+        self, conversations: Sequence[Sequence[Message]], **sampling: Unpack[ReplySampling]
     ) -> list[Reply]:
         """Continue several conversations at once.
 
@@ -261,12 +241,7 @@ class CountedChat:
         """
 
         def ask(messages: Sequence[Message]) -> Reply:
-            return self._model.complete(
-                messages,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=seed,
-            )
+            return self._model.complete(messages, **sampling)
 
         logger.debug("asking %s %d prompts at once", self.name, len(conversations))
         with ThreadPoolExecutor(min(max(len(conversations), 1), _MOST_THREADS)) as pool:

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, TypedDict, Unpack
 
 from kbqa.sparql.errors import InputError, SpendingLimitReached
 
@@ -88,6 +88,14 @@ def without_reasoning(text: str) -> str:
     return text if reply == text else _END_OF_TURN.sub("", reply).strip()
 
 
+class ReplySampling(TypedDict, total=False):
+    """How a reply is sampled."""
+
+    max_tokens: int  # `DEFAULT_MAX_TOKENS` by default
+    temperature: float  # 0 by default
+    seed: int | None  # left to the server if None
+
+
 class ChatModel(Protocol):
     """A general language model. Any number of threads may ask it."""
 
@@ -95,17 +103,8 @@ class ChatModel(Protocol):
     def name(self) -> str:
         """The model, and where it is served, for reports and manifests."""
 
-    def complete(
-        self,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        temperature: float = 0.0,
-        seed: int | None = None,
-    ) -> Reply:
+    def complete(self, messages: Sequence[Message], **sampling: Unpack[ReplySampling]) -> Reply:
         """Continue a conversation, whose last message is the user's.
-
-        The seed of the sampling is left to the server if None.
 
         Raises:
             ModelError: The model is missing, or gave no usable reply after every retry.

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
@@ -61,10 +61,8 @@ class OpenAIChat:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         model: Its name on the server; None if the server offers only one.
         price: Of its tokens; by default the one that `find_price` finds.
-        limit: No limit by default.
         concurrency: Most requests at once. A pause between tries does not count as one.
         timeout_s: For one request, from the connection to the last byte of the answer.
-        retrying: The tries of a failed request.
 
     Raises:
         InputError: The URL or the key is not valid, or the limit is in USD and the price unknown.
@@ -225,13 +223,7 @@ class _Completed(NamedTuple):
 def _write_message(message: Message) -> "ChatCompletionMessageParam":
     # JSON can hold half a surrogate pair, which UTF-8 cannot: the client would fail.
     content = message.content.encode(errors="replace").decode()
-    match message.role:
-        case "system":
-            return {"role": "system", "content": content}
-        case "user":
-            return {"role": "user", "content": content}
-        case "assistant":
-            return {"role": "assistant", "content": content}
+    return cast("ChatCompletionMessageParam", {"role": message.role, "content": content})
 
 
 class _AnswerMessage(BaseModel):

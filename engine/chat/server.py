@@ -210,14 +210,13 @@ class OpenAIServer:
     """
 
     def __init__(self, url: str, timeout_s: float, purpose: Purpose = GENERAL_MODEL) -> None:
-        check_server(url, purpose)
+        self._key = check_server(url, purpose)
         from openai import DefaultHttpxClient, OpenAI
 
         from kbqa.kb.connections import is_loopback
 
         self.url = url.rstrip("/")
         self._timeout_s, self._purpose = timeout_s, purpose
-        self._key = _read_key(url, purpose)
         self._client = OpenAI(
             base_url=self.url,
             api_key=self._key or "none",  # The client needs one; a server without keys ignores it.
@@ -236,11 +235,7 @@ class OpenAIServer:
         weakref.finalize(self, self._client.close)  # else its sockets wait for the collector
 
     def send(
-        self,
-        request: "Callable[[OpenAI], bytes]",
-        answer: type[_Body],
-        *,
-        model: str | None = None,
+        self, request: "Callable[[OpenAI], bytes]", answer: type[_Body], *, model: str | None = None
     ) -> _Body:
         """Send a request and read its answer, or raise `RequestFailed`, which names the model."""
         with self._explained(model):
@@ -377,12 +372,38 @@ def _refused_parameter(error: "APIStatusError") -> str | None:
     return named[1] if named and _SAYS_REFUSED.search(said) else None
 
 
-def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> None:
-    """Check the URL, the key and the extra, without asking the server."""
-    _check_url(url, purpose)
-    _read_key(url, purpose)
+def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> str | None:
+    """Check the URL, the key and the extra, without asking the server; return the key, if any."""
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise InputError(f"{url!r} is not the URL of a server, such as http://127.0.0.1:8000/v1")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        # URLs are shown in messages, manifests and logs.
+        raise InputError(
+            f"the URL of {parts.hostname} must not hold a user, password, query or fragment. "
+            f"Give the key in {purpose.key_variable}."
+        )
+    key = ""
+    for variable in _key_variables(url, purpose):
+        key = os.environ.get(variable, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            # The client would show it in its error.
+            raise InputError(f"{variable} holds characters that no key has")
+        if key:
+            break
     if importlib.util.find_spec("openai") is None:
         raise ModelError("asking a model server needs openai. Install: pip install 'kbqa[llm]'")
+    return key or None
+
+
+def _key_variables(url: str, purpose: Purpose) -> list[str]:
+    host = urlsplit(url).hostname or ""
+    is_openai = host == "openai.com" or host.endswith(".openai.com")
+    return [purpose.key_variable, *([OPENAI_KEY_VARIABLE] * (is_openai and purpose.is_general))]
 
 
 def describe_offer(offered: Collection[str], model: str = "") -> str:
@@ -399,39 +420,6 @@ def describe_offer(offered: Collection[str], model: str = "") -> str:
     return f"It offers {listed or 'no model'}."
 
 
-def _check_url(url: str, purpose: Purpose) -> None:
-    try:
-        parts = urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
-    except ValueError:
-        is_url = False
-    if not is_url:
-        raise InputError(f"{url!r} is not the URL of a server, such as http://127.0.0.1:8000/v1")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        # URLs are shown in messages, manifests and logs.
-        raise InputError(
-            f"the URL of {parts.hostname} must not hold a user, password, query or fragment. "
-            f"Give the key in {purpose.key_variable}."
-        )
-
-
-def _key_variables(url: str, purpose: Purpose) -> list[str]:
-    host = urlsplit(url).hostname or ""
-    is_openai = host == "openai.com" or host.endswith(".openai.com")
-    return [purpose.key_variable, *([OPENAI_KEY_VARIABLE] * (is_openai and purpose.is_general))]
-
-
-def _read_key(url: str, purpose: Purpose) -> str | None:
-    for variable in _key_variables(url, purpose):
-        key = os.environ.get(variable, "").strip()
-        if key and not (key.isascii() and key.isprintable()):
-            # The client would show it in its error.
-            raise InputError(f"{variable} holds characters that no key has")
-        if key:
-            return key
-    return None
-
-
 class _OfferedModel(BaseModel):
     id: str
     owned_by: str | None = None
@@ -443,11 +431,6 @@ class _Models(BaseModel):
     data: list[_OfferedModel]
 
 
-_SocketOption = (
-    tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
-)
-
-
 class AnswerTooLong(Exception):
     """A server sends more than an answer can need."""
 
@@ -456,12 +439,6 @@ class AnswerTooLong(Exception):
 class _Bounds:
     ends_at: float
     bytes_left: int
-
-    def left_s(self, timeout_s: float | None) -> float:
-        left_s = self.ends_at - time.monotonic()
-        if left_s <= 0:
-            raise httpcore2.ReadTimeout
-        return left_s if timeout_s is None else min(left_s, timeout_s)
 
 
 _bounds: ContextVar[_Bounds | None] = ContextVar("bounds", default=None)
@@ -510,7 +487,7 @@ class _BoundedBackend(httpcore2.NetworkBackend):
         port: int,
         timeout: float | None = None,
         local_address: str | None = None,
-        socket_options: Iterable[_SocketOption] | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
         return _BoundedStream(
             self._backend.connect_tcp(host, port, _left_s(timeout), local_address, socket_options)
@@ -550,5 +527,9 @@ class _BoundedStream(httpcore2.NetworkStream):
 
 
 def _left_s(timeout_s: float | None) -> float | None:
-    bounds = _bounds.get()
-    return timeout_s if bounds is None else bounds.left_s(timeout_s)
+    if (bounds := _bounds.get()) is None:
+        return timeout_s
+    left_s = bounds.ends_at - time.monotonic()
+    if left_s <= 0:
+        raise httpcore2.ReadTimeout
+    return left_s if timeout_s is None else min(left_s, timeout_s)

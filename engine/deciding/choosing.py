@@ -12,14 +12,14 @@ A chooser counts nothing: take the decisions from the question's `Budget` first.
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from typing import NamedTuple, TypeAlias
 
 from kbqa.engine.asked import ChooserName
 from kbqa.engine.chat.cache import CountedChat
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
+from kbqa.engine.chat.model import Message, ReplySampling, Usage
 from kbqa.engine.deciding.reading import Picked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.sparql.errors import InputError
@@ -33,13 +33,12 @@ class Choice:
     hop: int  # from 1
     at: str  # the node or walk that it is about; draws by chance depend on it
     options: tuple[str, ...]  # as the prompt names them
-    meanings: tuple[str, ...]  # words for each option, which the embedder compares
     most: int  # how many may be chosen
     prompt: tuple[Message, ...]
-    read: Callable[[str], Picked]  # reads the reply to the prompt
+    read: Callable[[str, Sequence[str]], Picked]  # reads the reply to the prompt, by the options
+    meanings: tuple[str, ...] = ()  # words for each option, which the embedder compares, if others
     hidden: int = 0  # options that exist and are not offered
-    max_tokens: int = DEFAULT_MAX_TOKENS
-    temperature: float = 0.0
+    sampling: ReplySampling = field(default_factory=ReplySampling)  # of the reply
 
 
 class Decided(NamedTuple):
@@ -87,25 +86,20 @@ def make_chooser(
 
 
 def choose_by_chat(choices: Sequence[Choice], chat: CountedChat, seed: int) -> list[Decided]:
-    """Send the prompts together, all with the limits of the first, and read the replies."""
+    """Send the prompts together, all with the sampling of the first, and read the replies."""
     if not choices:
         return []
-    temperature = choices[0].temperature
-    replies = chat.complete_all(
-        [choice.prompt for choice in choices],
-        max_tokens=choices[0].max_tokens,
-        temperature=temperature,
-        seed=sent_seed(seed, temperature),
-    )
+    prompts = [choice.prompt for choice in choices]
+    replies = chat.complete_all(prompts, **seeded(choices[0].sampling, seed))
     return [
-        Decided(choice.read(reply.text), reply.usage, reply.is_truncated)
+        Decided(choice.read(reply.text, choice.options), reply.usage, reply.is_truncated)
         for choice, reply in zip(choices, replies, strict=True)
     ]
 
 
-def sent_seed(seed: int, temperature: float) -> int | None:
-    """Return the seed that a model is sent: none at temperature 0, where nothing is drawn."""
-    return seed if temperature > 0 else None
+def seeded(sampling: ReplySampling, seed: int) -> ReplySampling:
+    """Add the seed, but not at temperature 0, where nothing is drawn."""
+    return {**sampling, "seed": seed} if sampling.get("temperature", 0.0) > 0 else sampling
 
 
 def choose_by_embedder(
@@ -114,7 +108,7 @@ def choose_by_embedder(
     """Take the options most similar to the question; scores are their cosines, from 0."""
     decided = []
     for choice in choices:
-        cosines = embedder.similarity(question, choice.meanings)
+        cosines = embedder.similarity(question, choice.meanings or choice.options)
         best = most_similar_first(cosines)[: choice.most]
         decided.append(Decided(Picked(tuple(best), tuple(max(cosines[at], 0.0) for at in best))))
     return decided

@@ -66,11 +66,13 @@ _NAME_WORDS, _NAME_LETTERS = 12, 300
 """The most words and letters of a name that no prompt showed."""
 
 
-def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
+def read_choice(
+    reply: str, options: Sequence[str], most: int | None = None, *, is_loose: bool = False
+) -> Picked:
     r"""Read which options a reply names, one a line or in a list, by name or by number from 1.
 
-    STOP, alone on a line, ends the list, and so does an empty list. The arrow of an option may be
-    left out; it is then the first option of that name.
+    At most `most` count, if it is given. STOP, alone on a line, ends the list, and so does an empty
+    list. The arrow of an option may be left out; it is then the first option of that name.
 
     If `is_loose`, a name also counts if it contains an option or the option contains it; the
     longest such option is taken. For relations, which models shorten; names of entities that
@@ -268,14 +270,11 @@ def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:
     if not wanted:
         return None
     lowered = [option.strip(_QUOTES).lower() for option in options]
-    if wanted in lowered:
-        return lowered.index(wanted)
     shorter = wanted.removesuffix(".").strip(_QUOTES)
-    if shorter in lowered:
-        return lowered.index(shorter)
     bare = [_ARROW.sub("", option) for option in lowered]
-    if shorter in bare:
-        return bare.index(shorter)
+    for spelling, known in ((wanted, lowered), (shorter, lowered), (shorter, bare)):
+        if spelling in known:
+            return known.index(spelling)
     if not is_loose or len(shorter) < 3:
         return None
     alike = [at for at, o in enumerate(lowered) if o and (o in shorter or shorter in o)]

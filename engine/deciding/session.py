@@ -9,19 +9,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Trace, WhyNot
 from kbqa.engine.asked import Asked, ChooserName
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
+from kbqa.engine.chat.model import Message, ReplySampling, Usage
 from kbqa.engine.deciding.choosing import (
     Choice,
-    Chooser,
+    Decided,
     choose_by_chance,
     draw,
     make_chooser,
     most_similar_first,
-    sent_seed,
+    seeded,
 )
 from kbqa.engine.deciding.reading import Picked, read_names
 from kbqa.engine.embedding.embedder import Embedder
@@ -195,7 +195,7 @@ class Session:
     """
 
     def __init__(self, walkers: Walkers, asked: Asked) -> None:
-        self._walkers, self.asked = walkers, asked
+        self.walkers, self.asked = walkers, asked
         self.topics = starting_topics(asked.given, asked.linked)
         self.steps: list[Step] = []
         self.graph = walkers.graph
@@ -203,11 +203,7 @@ class Session:
             self.graph, walkers.schema, lambda: asked.clock.stage("explore")
         )
         self._chooser = make_chooser(
-            walkers.chooser,
-            self.question,
-            walkers.seed,
-            chat=asked.chat,
-            embedder=walkers.embedder,
+            walkers.chooser, self.question, walkers.seed, chat=asked.chat, embedder=walkers.embedder
         )
 
     @property
@@ -218,12 +214,12 @@ class Session:
     @property
     def has_language_model(self) -> bool:
         """Whether a language model decides; others neither plan, remember nor judge."""
-        return self._walkers.chooser == "llm"
+        return self.walkers.chooser == "llm"
 
     @property
     def is_random(self) -> bool:
         """Whether chance decides."""
-        return self._walkers.chooser == "random"
+        return self.walkers.chooser == "random"
 
     def choose(self, choice: Choice) -> Picked | None:
         """Decide; None if no call is left."""
@@ -237,27 +233,13 @@ class Session:
         instead of the chooser, as controls need it.
         """
         real = [choice for choice in choices if choice.options]
-        taken = self.asked.budget.take(len(real))
-        by_chance = partial(choose_by_chance, question=self.question, seed=self._walkers.seed)
-        decided = iter(self._decide(real[:taken], by_chance if is_random else self._chooser))
-        picked: list[Picked] = []
-        for choice in choices:
-            if not choice.options:
-                picked.append(Picked(()))
-                continue
-            outcome = next(decided, None)
-            if outcome is None:
-                break
-            picked.append(outcome)
-        return picked
-
-    def _decide(self, choices: Sequence[Choice], chooser: Chooser) -> list[Picked]:
-        """Have choices decided together, and record a step for each."""
-        if not choices:
-            return []
-        with self.asked.clock.stage(choices[0].kind):
-            decided = chooser(choices)
-        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
+        taken = real[: self.asked.budget.take(len(real))]
+        decided: list[Decided] = []
+        if taken:
+            by_chance = partial(choose_by_chance, question=self.question, seed=self.walkers.seed)
+            with self.asked.clock.stage(taken[0].kind):
+                decided = (by_chance if is_random else self._chooser)(taken)
+        for choice, (picked, usage, is_truncated) in zip(taken, decided, strict=True):
             step = Step(
                 choice.kind,
                 choice.hop,
@@ -271,7 +253,16 @@ class Session:
                 usage=usage,
             )
             self.steps.append(step)
-        return [each.picked for each in decided]
+        outcomes = iter(decided)
+        chosen: list[Picked] = []
+        for choice in choices:
+            if not choice.options:
+                chosen.append(Picked(()))
+            elif (outcome := next(outcomes, None)) is not None:
+                chosen.append(outcome.picked)
+            else:
+                break
+        return chosen
 
     def ask(
         self,
@@ -280,9 +271,8 @@ class Session:
         *,
         hop: int = 0,
         at: str = "",
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        temperature: float = 0.0,
         is_last: bool = False,
+        **sampling: Unpack[ReplySampling],
     ) -> str | None:
         """Ask the language model for words; None if none decides here, or no call is left.
 
@@ -295,28 +285,16 @@ class Session:
         if not (budget.take_last() if is_last else budget.take(1)):
             return None
         with self.asked.clock.stage(kind):
-            reply = chat.complete(
-                prompt,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=sent_seed(self._walkers.seed, temperature),
-            )
+            reply = chat.complete(prompt, **seeded(sampling, self.walkers.seed))
         cut, usage = reply.is_truncated, reply.usage
         self.steps.append(Step(kind, hop, at, said=reply.text, is_truncated=cut, usage=usage))
         return reply.text
 
     def ask_names(
-        self,
-        prompt: Sequence[Message],
-        known: Sequence[str],
-        *,
-        max_tokens: int,
-        temperature: float = 0.0,
+        self, prompt: Sequence[Message], known: Sequence[str], **sampling: Unpack[ReplySampling]
     ) -> tuple[str, ...] | None:
         """Ask for the answers, as `ask` does; `known` are the names that the prompt shows."""
-        reply = self.ask(
-            "answer", prompt, max_tokens=max_tokens, temperature=temperature, is_last=True
-        )
+        reply = self.ask("answer", prompt, is_last=True, **sampling)
         if reply is None:
             return None
         names, unread = read_names(reply, known)
@@ -325,12 +303,12 @@ class Session:
 
     def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
         """Draw some nodes by chance; the seed and `about` decide it."""
-        drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
+        drawn = draw(len(options), most, self.walkers.seed, self.question, *about)
         return [options[at] for at in drawn]
 
     def similar_first(self, texts: Sequence[str]) -> list[int]:
         """Sort the indexes of texts by their similarity to the question."""
-        return most_similar_first(self._walkers.load_embedder().similarity(self.question, texts))
+        return most_similar_first(self.walkers.load_embedder().similarity(self.question, texts))
 
     def most_similar(self, texts: Sequence[str], most: int) -> list[int]:
         """Find the texts that are most similar to the question; their indexes keep their order."""
@@ -351,7 +329,7 @@ class Session:
 
     def has_name(self, text: str) -> bool:
         """Return whether some entity of the graph has this name."""
-        return bool(self._walkers.names.lookup(text, limit=1))
+        return bool(self.walkers.names.lookup(text, limit=1))
 
     def drawn(self, walk: Walk, hop: Hop | None = None) -> str:
         """Draw a walk with the names of its nodes, and a relation that is followed from its end."""
@@ -378,24 +356,18 @@ class Session:
     ) -> Answer:
         """Make the answer: ground the names that were said, or take ends of walks (`ends_alike`).
 
-        Args:
-            walks: Those that answers are taken from, and whose triples prove them.
-            stop: Why walking ended.
-            said: The names that a language model gave as answers; None if it was not asked.
-            stage: ``explored``, ``fallback`` or ``direct``. Answers of the last two were said
-                without the graph, so none has the origin ``graph``.
-            details: Facts that only this method records.
-            dead_ends: Other walks that were explored.
+        The walks prove the answers. `said` is None if no language model was asked. Answers of the
+        stages ``fallback`` and ``direct`` were said without the graph, unlike ``explored``, so none
+        has the origin ``graph``. `details` are facts that only this method records.
         """
-        clock = self.asked.clock
         names = self.neighbourhood.whole_names(
             node for walk in [*walks, *dead_ends] for node in walk.nodes
         )
-        with clock.stage("ground"):
+        with self.asked.clock.stage("ground"):
             if said is not None:
                 # What was said without the graph was not found in it, even where a walk has it.
                 shown = walks if stage == "explored" else []
-                answers = ground(said, shown, self.neighbourhood, self._walkers.names)
+                answers = ground(said, shown, self.neighbourhood, self.walkers.names)
             elif self.has_language_model:
                 answers = ()
             else:
@@ -412,6 +384,17 @@ class Session:
             {node: name for node, name in names.items() if isinstance(node, str) and name != node},
         )
         why_not = None if answers else self._why_not(stop, said, stage)
+        return self.answered(trace, answers, evidence, stage, why_not)
+
+    def answered(
+        self,
+        trace: Trace,
+        answers: tuple[AnswerEntity, ...],
+        evidence: tuple[EvidenceTriple, ...],
+        stage: str,
+        why_not: WhyNot | None,
+    ) -> Answer:
+        """Put the answer together, or say why there is none."""
         return Answer(
             question=self.asked.question,
             answers=answers,
@@ -422,7 +405,7 @@ class Session:
             problem=why_not and why_not.problem,
             reason=why_not and why_not.reason,
             usage=self.asked.usage,
-            seconds=clock.seconds,
+            seconds=self.asked.clock.seconds,
         )
 
     def _ends(self, walks: Sequence[Walk]) -> tuple[AnswerEntity, ...]:
@@ -430,7 +413,7 @@ class Session:
         if not walks:
             return ()
         self.asked.budget.take_last()
-        best, answers = ends_alike(self.question, walks, self.neighbourhood, self._walkers.embedder)
+        best, answers = ends_alike(self.question, walks, self.neighbourhood, self.walkers.embedder)
         self.steps.append(Step("answer", chosen=(self.drawn(best),)))
         return answers
 
@@ -446,7 +429,7 @@ class Session:
 
     def without_topic(self) -> WhyNot:
         """Say why a question without topics has no answer."""
-        return WhyNot("unlinked", explain_unlinked(self._walkers.names))
+        return WhyNot("unlinked", explain_unlinked(self.walkers.names))
 
 
 class WalkingMethod:
@@ -519,10 +502,7 @@ def _named(name: str, names: Names) -> AnswerEntity:
 
 
 def ends_alike(
-    question: str,
-    walks: Sequence[Walk],
-    neighbourhood: Neighbourhood,
-    embedder: Embedder | None,
+    question: str, walks: Sequence[Walk], neighbourhood: Neighbourhood, embedder: Embedder | None
 ) -> tuple[Walk, tuple[AnswerEntity, ...]]:
     """Choose one of the walks, and answer with the ends of all from its topic by its relations.
 

@@ -98,16 +98,12 @@ class Resources:
     """What methods work with. Models are loaded when a method first asks for them.
 
     Args:
-        graph: The graph.
-        load_generator: Loads the small model.
-        open_chat: Opens the general model; returns None if there is none.
         n: Candidates a question.
-        timeout_s: Seconds for each query.
-        chooser: Who takes decisions; by default the general model, or the embedder if there is
-            none.
+        timeout_s: For each query.
+        chooser: By default the general model, or the embedder if there is none.
         call_budget: Decisions a question, at most; None for any number.
         unsure_below: The confidence below which an answer is a guess, in [0, 1].
-        threads: Threads that small models compute with; None for one a core.
+        threads: That small models compute with; None for one a core.
 
     Raises:
         InputError: The call budget is below 1.
@@ -161,14 +157,7 @@ class Resources:
         return self.chosen_chooser or ("embedder" if self.chat is None else "llm")
 
     def require_language_model(self, what: str) -> None:
-        """Check that a general model takes decisions.
-
-        Args:
-            what: What needs it, for the message, such as a setting with its value.
-
-        Raises:
-            InputError: There is none, or another chooser decides.
-        """
+        """Raise an `InputError` that names what needs a general model if none decides."""
         if self.chooser == "llm":
             return
         advice = [] if self.chat is not None else ["add --llm URL or --llm-model NAME"]
@@ -177,15 +166,7 @@ class Resources:
         raise InputError(f"{what} needs a general model to decide: {', and '.join(advice)}")
 
     def walkers(self, seed: int) -> "Walkers":
-        """Return what methods that walk the graph work with.
-
-        Args:
-            seed: For draws by chance.
-
-        Raises:
-            ModelError: The embedder is to decide, and is missing or broken.
-            StoreError: The store's schema is missing or broken.
-        """
+        """Return what methods that walk the graph work with; the seed is for draws by chance."""
         from kbqa.engine.deciding.session import Walkers
 
         return Walkers(self.graph, self.names, self.chooser, self.timeout_s, seed)
@@ -232,17 +213,13 @@ def describe_settings(settings: type[Any]) -> list[SettingHelp]:
 
 
 def read_settings(settings: type[T], given: Mapping[str, object], method: str) -> T:
-    """Make the settings of a method from values by name: typed, or as text.
-
-    A text of several values has commas between them.
-
-    Raises:
-        InputError: A name is none of the method's settings, or a value does not fit.
-    """
+    """Make the settings of a method from values by name: typed, or as text, with commas."""
     from pydantic import TypeAdapter, ValidationError
 
-    known = {each.name: each for each in describe_settings(settings)}
-    hints = get_type_hints(settings)
+    known, hints = (
+        {each.name: each for each in describe_settings(settings)},
+        get_type_hints(settings),
+    )
     values: dict[str, object] = {}
     for name, value in given.items():
         if name not in known:
@@ -277,11 +254,7 @@ def check_temperature(temperature: float) -> None:
 
 
 def split_settings(texts: Sequence[str]) -> dict[str, object]:
-    """Split texts of the form ``name=value``; a value may have another equals sign.
-
-    Raises:
-        InputError: A text is of another form, or names a setting twice.
-    """
+    """Split texts of the form ``name=value``; a value may have another equals sign."""
     values: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -336,32 +309,20 @@ def make_method(resources: Resources, name: str, settings: Mapping[str, object])
         GraphError: The graph does not answer.
     """
     maker = find_method(name)
-    _check_owner(maker, name, settings)
+    own = _setting_names(maker)
+    for setting in (each for each in settings if each not in own):
+        if owners := [each for each in METHODS if setting in _setting_names(find_method(each))]:
+            listed = " and ".join(filter(None, (", ".join(owners[:-1]), owners[-1])))
+            raise InputError(
+                f"{setting} is a setting of {listed}, not of {name}. See `kbqa methods {name}`."
+            )
     if resources.chosen_chooser == "llm" and resources.chat is None:
         raise InputError("--chooser llm needs a general model: add --llm URL or --llm-model NAME")
     return maker.make(resources, read_settings(maker.settings, settings, name))
 
 
-def _check_owner(maker: MethodMaker, name: str, settings: Mapping[str, object]) -> None:
-    """Check that no setting belongs to other methods only."""
-    own = {each.name for each in fields(maker.settings)}
-    for setting in settings:
-        if setting not in own:
-            owners = [
-                other
-                for other in METHODS
-                if setting in {each.name for each in fields(find_method(other).settings)}
-            ]
-            if owners:
-                raise InputError(
-                    f"{setting} is a setting of {_listed(owners)}, not of {name}. "
-                    f"See `kbqa methods {name}`."
-                )
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Write names as a list in English: ``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+def _setting_names(maker: MethodMaker) -> set[str]:
+    return {each.name for each in fields(maker.settings)}
 
 
 def walking_method(

@@ -16,20 +16,19 @@ ours.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
+from kbqa.engine.deciding.choosing import numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
 from kbqa.engine.methods import check_counts, walking_method
 from kbqa.engine.methods.direct import answer_directly
-from kbqa.engine.methods.walking import Followed, choose_relations
-from kbqa.sparql.crp import Hop
-from kbqa.sparql.english import relation_words
+from kbqa.engine.methods.walking import Followed, Offer, choose_relations
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 
@@ -80,8 +79,6 @@ Paths:
 
 
 Marker = Literal["neutral", "start"]
-Control = Literal["none", "random", "tog", "cot"]
-Keep = Literal["open", "finished"]
 TailsBy = Literal["first", "choose"]
 
 
@@ -110,10 +107,11 @@ class BpcSettings:
         bool, "Number the hops of the history, as the released code does; this tells the depth."
     ] = False
     keep: Annotated[
-        Keep, "Walks that stay when there are too many: open ones, as in the paper, or finished."
+        Literal["open", "finished"],
+        "Walks that stay when there are too many: open ones, as in the paper, or finished.",
     ] = "open"
     control: Annotated[
-        Control,
+        Literal["none", "random", "tog", "cot"],
         "Run a control of the paper instead: random walks, its variant of Think-on-Graph "
         "(full history, chosen nodes, a check after each hop), or an answer without the graph.",
     ] = "none"
@@ -182,6 +180,17 @@ class _BoundedPathContext:
         self._around = session.neighbourhood
         self._tails_hidden = 0
         self._is_clipped = False
+        width, history = settings.width, lambda walk: {"history": self._history(walk)}
+        offer = partial(
+            Offer,
+            most=width,
+            directions=settings.directions,
+            more=history,
+            sampling={"max_tokens": SELECTION_TOKENS},
+        )
+        loosely = partial(read_choice, most=width, is_loose=True)
+        self._relations = offer(RELATIONS, loosely, shown=settings.relation_cap)
+        self._entities = offer(ENTITIES, partial(read_choice, most=width))
 
     def answer(self) -> Answer:
         """Walk, then ask for the answers."""
@@ -236,30 +245,6 @@ class _BoundedPathContext:
         not_followed = len(followed) - len(tails)
         return self._clipped(Beams(tuple(longer), (*beams.finished, *stopped)), not_followed)
 
-    def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
-        settings = self._settings
-        shown = hops[: settings.relation_cap]
-        options = tuple(drawn_hop(each, settings.directions) for each in shown)
-        return Choice(
-            kind="relations",
-            hop=hop,
-            at=self._session.drawn(walk),
-            options=options,
-            meanings=tuple(relation_words(each.relation) for each in shown),
-            most=settings.width,
-            prompt=written_prompt(
-                RELATIONS,
-                width=settings.width,
-                question=self._session.question,
-                history=self._history(walk),
-                entity=self._around.name(walk.end),
-                relations=numbered(options),
-            ),
-            read=lambda reply: read_choice(reply, options, settings.width, is_loose=True),
-            hidden=len(hops) - len(shown),
-            max_tokens=SELECTION_TOKENS,
-        )
-
     def _tails(self, followed: Sequence[Followed], hop: int) -> list[Sequence[Term]]:
         """Take the nodes that each relation leads to, at most `width` of them.
 
@@ -297,36 +282,16 @@ class _BoundedPathContext:
         found = [self._around.tails(each.walk.end, each.hop).terms for each in followed]
         taken: list[Sequence[Term]] = [nodes[: self._settings.width] for nodes in found]
         asked = [at for at, nodes in enumerate(found) if len(nodes) > 1]
-        choices = [self._entities(followed[at], found[at], hop) for at in asked]
+        choices = []
+        for at in asked:
+            shown, hidden = found[at][:SHOWN_ENTITIES], len(found[at][SHOWN_ENTITIES:])
+            self._around.names(shown)
+            offered = followed[at]._replace(nodes=tuple(shown), hidden=hidden)
+            choices.append(self._entities.nodes(self._session, hop, offered))
         for at, picked in zip(asked, self._session.choose_all(choices), strict=False):
             if picked.chosen:
                 taken[at] = [found[at][option] for option in picked.chosen]
         return taken
-
-    def _entities(self, followed: Followed, nodes: Sequence[Term], hop: int) -> Choice:
-        width, walk = self._settings.width, followed.walk
-        shown = nodes[:SHOWN_ENTITIES]
-        options = tuple(self._around.names(shown).values())
-        return Choice(
-            kind="entities",
-            hop=hop,
-            at=self._session.drawn(walk, followed.hop),
-            options=options,
-            meanings=options,
-            most=width,
-            prompt=written_prompt(
-                ENTITIES,
-                width=width,
-                question=self._session.question,
-                history=self._history(walk),
-                entity=self._around.name(walk.end),
-                relation=drawn_hop(followed.hop, self._settings.directions),
-                entities=numbered(options),
-            ),
-            read=lambda reply: read_choice(reply, options, width),
-            hidden=len(nodes) - len(shown),
-            max_tokens=SELECTION_TOKENS,
-        )
 
     def _clipped(self, beams: Beams, not_followed: int) -> Beams:
         """Keep the first walks: open ones before finished ones, or the other way round."""

@@ -8,10 +8,10 @@ Source: the baselines IO and CoT of Think-on-Graph and KnowPath; the words are o
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Unpack
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
+from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, ReplySampling
 from kbqa.engine.deciding.reading import clip_unread, plain_lines, read_names
 from kbqa.engine.deciding.session import Session
 from kbqa.engine.methods import MethodMaker, check_counts, walking_method
@@ -33,19 +33,14 @@ _ANSWER_IS = re.compile(r"\banswers? (?:is|are)\b:?\s*(.+)", re.IGNORECASE)
 
 
 def answer_directly(
-    session: Session,
-    kind: str = "fallback",
-    *,
-    reason: bool,
-    max_tokens: int = DEFAULT_MAX_TOKENS,
-    temperature: float = 0.0,
+    session: Session, kind: str = "fallback", *, reason: bool, **sampling: Unpack[ReplySampling]
 ) -> tuple[str, ...] | None:
     """Ask the language model for names of the answers, with the call that is kept for them.
 
     Returns None if no language model decides here, or no call is left.
     """
     prompt = direct_prompt(session.question, reason=reason)
-    reply = session.ask(kind, prompt, max_tokens=max_tokens, temperature=temperature, is_last=True)
+    reply = session.ask(kind, prompt, is_last=True, **sampling)
     if reply is None:
         return None
     text = _answers_of(reply, reason=reason)

@@ -22,6 +22,7 @@ they ask for, and in the paper's.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -96,11 +97,6 @@ Paths:
 {paths}
 """
 
-EntityOrder = Literal["stable", "embedder"]
-AskedFor = Literal["entity", "subgraph"]
-Mediators = Literal["keep", "drop"]
-Part = Literal["hint", "paths", "subgraph"]
-
 
 @dataclass(frozen=True, slots=True)
 class KnowpathSettings:
@@ -117,21 +113,21 @@ class KnowpathSettings:
     entities: Annotated[int, "Entities of a subgraph that each round goes on from, at most."] = 7
     shown: Annotated[int, "Entities offered of those that one relation leads to, at most."] = 40
     order: Annotated[
-        EntityOrder,
+        Literal["stable", "embedder"],
         "Which entities are offered if there are more: the first by id, or the most similar.",
     ] = "stable"
     calls: Annotated[
-        AskedFor,
+        Literal["entity", "subgraph"],
         "Choose relations for each entity, as the released code does, or for a whole subgraph, "
         "as the text of the paper says.",
     ] = "entity"
     mediators: Annotated[
-        Mediators,
+        Literal["keep", "drop"],
         "Nodes without a name: keep them, or drop them, and literals and ids other than m., as the "
         "released code does.",
     ] = "keep"
     ablate: Annotated[
-        tuple[Part, ...],
+        tuple[Literal["hint", "paths", "subgraph"], ...],
         "Parts left out: the hint in prompts, the paths from memory altogether, or the graph.",
     ] = ()
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
@@ -188,18 +184,13 @@ class _KnowPath:
             return self._fall_back("direct", stage="direct")
         stop: Stop = "depth"
         for hop in range(1, self._settings.depth + 1):
-            ended = self._explore(hop)
-            if ended is not None:
+            if (ended := self._explore(hop)) is not None:
                 stop = ended
                 break
-            answers = self._judge(hop)
-            if answers:
+            if answers := self._judge(hop):
+                found, details = self._explored, self._details
                 return session.finish(
-                    self._explored,
-                    "enough",
-                    answers,
-                    details=self._details,
-                    dead_ends=self._dead_ends,
+                    found, "enough", answers, details=details, dead_ends=self._dead_ends
                 )
         walks = [*self._explored, *self._dead_ends]
         if session.has_language_model:
@@ -281,7 +272,18 @@ class _KnowPath:
                 hops = sorted(found, key=lambda each: (each.relation, each.inverse))
                 groups.append((number, nodes, hops))
         around.names(node for walk in chain(*self._walks) for node in walk.nodes)
-        choices = [self._relations(*group, hop) for group in groups]
+        choices = [
+            self._choice(
+                "relations",
+                number,
+                hop,
+                "; ".join(map(self._identified, nodes)),
+                tuple(map(drawn_hop, hops)),
+                tuple(relation_words(each.relation) for each in hops),
+                entities="; ".join(map(around.name, nodes)),
+            )
+            for number, nodes, hops in groups
+        ]
         ways: list[list[_Way]] = [[] for _ in self._walks]
         picked = self._session.choose_all(choices)
         # Fewer are picked if the calls are spent.
@@ -294,29 +296,39 @@ class _KnowPath:
             ]
         return ways, any(choice.options for choice in choices)
 
-    def _relations(
-        self, number: int, nodes: Sequence[Term], hops: Sequence[Hop], hop: int
+    def _choice(
+        self,
+        kind: Literal["relations", "entities"],
+        number: int,
+        hop: int,
+        at: str,
+        options: tuple[str, ...],
+        meanings: tuple[str, ...],
+        hidden: int = 0,
+        **fields: str,
     ) -> Choice:
-        most = self._settings.relations
-        options = tuple(map(drawn_hop, hops))
+        """Offer relations or entities of a subgraph; fields are what else the prompt shows."""
+        settings, is_loose = self._settings, kind == "relations"
+        most = settings.relations if is_loose else settings.entities
         return Choice(
-            kind="relations",
+            kind=kind,
             hop=hop,
-            at="; ".join(map(self._identified, nodes)),
+            at=at,
             options=options,
-            meanings=tuple(relation_words(each.relation) for each in hops),
             most=most,
             prompt=_asked(
-                RELATIONS,
+                RELATIONS if is_loose else ENTITIES,
                 most=most,
                 question=self._session.question,
                 topic=self._around.name(self._topic(number)),
                 hint=self._hint(),
-                entities="; ".join(map(self._around.name, nodes)),
-                relations=numbered(options),
+                **{kind: numbered(options)},
+                **fields,
             ),
-            read=lambda reply: read_choice(reply, options, most, is_loose=True),
-            temperature=self._settings.temperature,
+            read=partial(read_choice, most=most, is_loose=is_loose),
+            meanings=meanings,
+            hidden=hidden,
+            sampling={"temperature": settings.temperature},
         )
 
     def _choose_ends(self, ways: Sequence[Sequence[_Way]], hop: int) -> list[list[Walk]]:
@@ -326,7 +338,23 @@ class _KnowPath:
         for number, followed in enumerate(ways):
             offered, hidden = self._offered(followed)
             offers.append(offered)
-            choices.append(self._entities(number, followed, offered, hidden, hop))
+            at, options = self._identified(self._topic(number)), map(self._around.name, offered)
+            # What the relation means, not the entity's name: vectors of names would have to be made
+            # for each question, which took five times as long and found no more.
+            meanings = tuple(relation_words(ways[0][1].relation) for ways in offered.values())
+            relations = "; ".join(dict.fromkeys(drawn_hop(step) for _, step in followed))
+            choices.append(
+                self._choice(
+                    "entities",
+                    number,
+                    hop,
+                    at,
+                    tuple(options),
+                    meanings,
+                    hidden,
+                    relations=relations,
+                )
+            )
         longer: list[list[Walk]] = [[] for _ in ways]
         for number, picked in enumerate(self._session.choose_all(choices)):
             nodes = list(offers[number])
@@ -348,7 +376,8 @@ class _KnowPath:
             nodes: Sequence[Term] = tails.terms
             if self._settings.mediators == "drop":
                 self._around.names(nodes)
-                nodes = [node for node in nodes if self._is_named_entity(node)]
+                mids = [node for node in nodes if isinstance(node, str) and node.startswith("m.")]
+                nodes = [mid for mid in mids if not self._around.is_nameless(mid)]
             shown = self._ordered(nodes)[: self._settings.shown]
             hidden += len(tails.terms) + tails.hidden - len(shown)
             for node in shown:
@@ -356,50 +385,12 @@ class _KnowPath:
         self._around.names(offered)
         return offered, hidden
 
-    def _is_named_entity(self, node: Term) -> bool:
-        """Return whether the released code would keep a node."""
-        is_mid = isinstance(node, str) and node.startswith("m.")
-        return is_mid and not self._around.is_nameless(node)
-
     def _ordered(self, nodes: Sequence[Term]) -> Sequence[Term]:
         """Put the nodes that are most similar to the question first, if a setting says so."""
         if self._settings.order == "stable" or len(nodes) <= self._settings.shown:
             return nodes
         names = self._around.names(nodes)
         return [nodes[at] for at in self._session.similar_first([names[n] for n in nodes])]
-
-    def _entities(
-        self,
-        number: int,
-        ways: Sequence[_Way],
-        offered: Mapping[Term, Sequence[_Way]],
-        hidden: int,
-        hop: int,
-    ) -> Choice:
-        most, topic = self._settings.entities, self._topic(number)
-        options = tuple(map(self._around.name, offered))
-        return Choice(
-            kind="entities",
-            hop=hop,
-            at=self._identified(topic),
-            options=options,
-            # What the relation means, not the entity's name: vectors of names would have to be made
-            # for each question, which took five times as long and found no more.
-            meanings=tuple(relation_words(to[0][1].relation) for to in offered.values()),
-            most=most,
-            prompt=_asked(
-                ENTITIES,
-                most=most,
-                question=self._session.question,
-                topic=self._around.name(topic),
-                hint=self._hint(),
-                relations="; ".join(dict.fromkeys(drawn_hop(step) for _, step in ways)),
-                entities=numbered(options),
-            ),
-            read=lambda reply: read_choice(reply, options, most),
-            hidden=hidden,
-            temperature=self._settings.temperature,
-        )
 
     def _topic(self, number: int) -> str:
         return self._session.topics[number].mid or ""

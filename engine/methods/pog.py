@@ -28,10 +28,11 @@ and its released code.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.chat.model import Message
+from kbqa.engine.chat.model import Message, ReplySampling
 from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import (
     Picked,
@@ -47,11 +48,9 @@ from kbqa.engine.deciding.reading import (
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.embedding.embedder import MINILM
-from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
+from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_triple, first_to_each
 from kbqa.engine.methods import check_counts, check_temperature, walking_method
-from kbqa.engine.methods.walking import Followed, answer_from, walk_on
-from kbqa.sparql.crp import Hop
-from kbqa.sparql.english import relation_words
+from kbqa.engine.methods.walking import Followed, Offer, answer_from, walk_on
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid, term_order
 
 PLAN = """\
@@ -151,8 +150,6 @@ Triples:
 {triples}
 """
 
-Part = Literal["plan", "memory", "reflection"]
-
 
 @dataclass(frozen=True, slots=True)
 class PogSettings:
@@ -168,7 +165,7 @@ class PogSettings:
     ] = 10
     reversals: Annotated[int, "Times that earlier entities may be taken up again."] = 5
     ablate: Annotated[
-        tuple[Part, ...],
+        tuple[Literal["plan", "memory", "reflection"], ...],
         "Parts that are left out: the sub-objectives, the memory, or the reversals.",
     ] = ()
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
@@ -216,6 +213,10 @@ class _PlanOnGraph:
         self._met: dict[Term, Walk] = {}
         self._reversals = 0
         self._said: tuple[str, ...] = ()
+        self._sampling: ReplySampling = {
+            "max_tokens": REPLY_TOKENS,
+            "temperature": settings.temperature,
+        }
 
     def answer(self) -> Answer:
         """Plan, walk until memory and triples suffice, then answer from them."""
@@ -226,8 +227,8 @@ class _PlanOnGraph:
             "memory": [text for text in self._memory if text],
             "reversals": self._reversals,
         }
-        limits = REPLY_TOKENS, self._settings.temperature
-        return answer_from(self._session, walks, stop, self._said, prompt, *limits, details)
+        said, sampling = self._said, self._sampling
+        return answer_from(self._session, walks, stop, said, prompt, details, **sampling)
 
     def _walk(self) -> Stop:
         """Walk, and return why walking ended."""
@@ -267,9 +268,12 @@ class _PlanOnGraph:
 
     def _longer(self, walks: Sequence[Walk], hop: int) -> list[Walk]:
         """Continue walks by a hop: relations are chosen, then the entities that they lead to."""
-        session = self._session
-        ask = self._relations, self._leading_to, self._entities
-        longer = walk_on(session, walks, hop, *ask)
+        session, more = self._session, {"objectives": listed(self._objectives)}
+        read, loosely = read_choice, partial(read_choice, is_loose=True)
+        offer = partial(Offer, more=lambda _: more, sampling=self._sampling)
+        relations = offer(RELATIONS, loosely, CHOSEN_RELATIONS)
+        entities = offer(ENTITIES, read, CHOSEN_ENTITIES)
+        longer = walk_on(session, walks, hop, relations, self._leading_to, entities)
         if session.has_language_model:
             return [walk for walk, _ in longer]
         best = sorted(longer, key=lambda each: -round(each[1], 6))
@@ -304,48 +308,6 @@ class _PlanOnGraph:
         hidden += len(nodes) - len(shown)
         return followed._replace(nodes=shown, hidden=hidden, taken=taken)
 
-    def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
-        options = tuple(map(drawn_hop, hops))
-        return Choice(
-            kind="relations",
-            hop=hop,
-            at=self._session.drawn(walk),
-            options=options,
-            meanings=tuple(relation_words(each.relation) for each in hops),
-            most=CHOSEN_RELATIONS,
-            prompt=self._prompt(
-                RELATIONS,
-                objectives=listed(self._objectives),
-                entity=self._around.name(walk.end),
-                relations=numbered(options),
-            ),
-            read=lambda reply: read_choice(reply, options, len(options), is_loose=True),
-            max_tokens=REPLY_TOKENS,
-            temperature=self._settings.temperature,
-        )
-
-    def _entities(self, hop: int, followed: Followed) -> Choice:
-        options = tuple(map(self._around.name, followed.nodes))
-        return Choice(
-            kind="entities",
-            hop=hop,
-            at=self._session.drawn(followed.walk, followed.hop),
-            options=options,
-            meanings=options,
-            most=CHOSEN_ENTITIES,
-            prompt=self._prompt(
-                ENTITIES,
-                objectives=listed(self._objectives),
-                entity=self._around.name(followed.walk.end),
-                relation=drawn_hop(followed.hop),
-                entities=numbered(options),
-            ),
-            read=lambda reply: read_choice(reply, options, len(options)),
-            hidden=followed.hidden,
-            max_tokens=REPLY_TOKENS,
-            temperature=self._settings.temperature,
-        )
-
     def _meet(self, walks: Iterable[Walk]) -> None:
         """Note entities that may be taken up again, each with the first walk to it."""
         for walk in walks:
@@ -359,9 +321,7 @@ class _PlanOnGraph:
         objectives = self._objectives or (self._session.question,)
         triples = [drawn_triple(walk.steps[-1], self._around.name) for walk in walks]
         prompt = self._prompt(
-            REMEMBER,
-            objectives=numbered(objectives),
-            triples=listed(list(dict.fromkeys(triples))),
+            REMEMBER, objectives=numbered(objectives), triples=listed(list(dict.fromkeys(triples)))
         )
         reply = self._ask("remember", prompt, hop)
         if reply is not None:
@@ -410,13 +370,11 @@ class _PlanOnGraph:
                 hop=hop,
                 at="",
                 options=options,
-                meanings=options,
                 most=len(options),
                 prompt=self._prompt(EARLIER, entities=numbered(options)),
-                read=lambda reply: read_choice(reply, options, len(options)),
+                read=read_choice,
                 hidden=len(everything) - len(options),
-                max_tokens=REPLY_TOKENS,
-                temperature=settings.temperature,
+                sampling=self._sampling,
             )
         )
         return [earlier[kept[at]] for at in picked.chosen] if picked is not None else []
@@ -427,10 +385,7 @@ class _PlanOnGraph:
         return written_prompt(template, question=question, memory=memory, **fields)
 
     def _ask(self, kind: str, prompt: tuple[Message, ...], hop: int = 0) -> str | None:
-        temperature = self._settings.temperature
-        return self._session.ask(
-            kind, prompt, hop=hop, max_tokens=REPLY_TOKENS, temperature=temperature
-        )
+        return self._session.ask(kind, prompt, hop=hop, **self._sampling)
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -14,54 +14,123 @@ gold entities) the F1 of the first path is 0.76 and 0.29, without constraints 0.
 the best of five paths 0.90 and 0.68. Ranked by the lowest score of a path's triples it is 0.76 and
 0.12, without constraints.
 
-Source: SubgraphRAG (Li et al. 2025); Path Pooling, algorithm 2.
+The prompts are in our words: one example, triples or paths, the question, and answers on lines that
+begin with ``ans:``. Only nodes of the triples that it was shown can be answers.
+
+Source: SubgraphRAG (Li et al. 2025), its prompt and released code, for the reply's form and the
+second call; Path Pooling, algorithm 2, §4.1 and appendix A.4.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
+from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.reading import clip_unread, is_no_answer, plain_lines
 from kbqa.engine.deciding.session import (
     CALLS_SPENT,
     PROVEN_ANSWERS,
     SEED,
     Session,
     Step,
-    Walkers,
     WalkingMethod,
 )
-from kbqa.engine.methods import MethodMaker, Resources
-from kbqa.engine.methods.retrieval_prompts import (
-    PathPoolingSettings,
-    ReadAnswers,
-    ReaderName,
-    SubgraphSettings,
-    read_triples,
-)
+from kbqa.engine.methods import MethodMaker, Resources, check_counts
 from kbqa.engine.retrieval.retrieval import (
     PoolingSettings,
     Retrieved,
     RetrievedTriple,
     ScoredTriples,
+    Shown,
     describe_scorer,
     find_kernels,
     make_scorer,
     retrieve,
 )
-from kbqa.engine.retrieval.retriever import Caps
+from kbqa.engine.retrieval.retriever import Caps, ScorerName
 from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Execution, path_record, with_names
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.names.keys import normalise
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import render_crp
 from kbqa.sparql.terms import Term
+
+ReaderName = Literal["llm", "kernels"]
+PromptForm = Literal["triples", "paths"]
+PromptOrder = Literal["ascending", "descending", "edges"]
+
+_Prompt = Annotated[
+    PromptForm,
+    "How the general model is shown triples: each on its own, or as paths where one begins with "
+    "the end of the one before it.",
+]
+_Order = Annotated[
+    PromptOrder,
+    "Where a prompt has the best triples: last, next to the question; first; or at both ends.",
+]
+_FollowUp = Annotated[
+    bool, "Whether the general model is asked once more if its reply has no answer."
+]
+
+
+@dataclass(frozen=True)
+class SubgraphSettings:
+    """The settings of `subgraph`. Source of the defaults: SubgraphRAG's code; `shown` is ours."""
+
+    triples: Annotated[int, "Triples that are retrieved, at most."] = 100
+    scorer: Annotated[
+        ScorerName,
+        "What scores triples: a scorer that was trained, or the similarity of the question and the "
+        "relation alone.",
+    ] = "trained"
+    scorer_file: Annotated[
+        Path | None,
+        "The retriever.json that `kbqa train-retriever` wrote; by default the one that ships with "
+        "kbqa.",
+    ] = None
+    shown: Annotated[
+        Shown,
+        "Whether a fact that a relation and its reverse state is retrieved once, or twice as in "
+        "the papers.",
+    ] = "once"
+    reader: Annotated[
+        ReaderName | None,
+        "Who reads the triples: the general model; or, with kernels, nobody: the paths of the best "
+        "triples are run as queries. By default the general model if there is one.",
+    ] = None
+    prompt: _Prompt = "triples"
+    order: _Order = "descending"
+    follow_up: _FollowUp = True
+    max_tokens: Annotated[int, "The most tokens of a reply."] = 4000
+    candidates: Annotated[int, "Paths that are run as queries if nobody reads, at most."] = 5
+
+    def __post_init__(self) -> None:
+        check_counts(self, "triples", "max_tokens", "candidates")
+
+
+@dataclass(frozen=True)
+class PathPoolingSettings(PoolingSettings, SubgraphSettings):
+    """The settings of `path-pooling`. Source of the defaults: Path Pooling, A.4."""
+
+    prompt: _Prompt = "paths"
+    order: _Order = "ascending"
+    follow_up: _FollowUp = False
+
+    def __post_init__(self) -> None:
+        SubgraphSettings.__post_init__(self)
+        PoolingSettings.__post_init__(self)
+        self.check_count(self.triples)
+
 
 NO_POOLING = PoolingSettings(mechanism="none")
 
@@ -75,11 +144,7 @@ _DRAWN = 8
 def make_retrieving(
     resources: Resources, name: str, settings: SubgraphSettings, pooling: PoolingSettings
 ) -> WalkingMethod:
-    """Make a method that retrieves ready to answer.
-
-    Raises:
-        InputError: Settings do not fit each other, or there is no general model to read.
-    """
+    """Make a method that retrieves ready to answer."""
     require_embedding_packages("retrieving triples")
     if resources.chooser == "random":
         raise InputError(f"--chooser random: {name} has no decision that chance could take")
@@ -112,7 +177,7 @@ def make_retrieving(
         )
         if reader == "llm":
             return _read_by_model(session, retrieved, settings)
-        return _read_by_kernels(session, walkers, retrieved, settings)
+        return _read_by_kernels(session, retrieved, settings)
 
     return WalkingMethod(name, walkers, decided, answer_in)
 
@@ -125,34 +190,25 @@ def _read_by_model(session: Session, retrieved: Retrieved, settings: SubgraphSet
     with asked.clock.stage("prove"):
         evidence = _ways(session, retrieved, answers[:PROVEN_ANSWERS])
     trace = _trace(session, retrieved, "llm", unmatched=unmatched)
+    why_not = None
     if not answers:
-        why_not = CALLS_SPENT if read is None else _NOT_READ
-        return no_answer(asked, trace, _nothing_retrieved(session, retrieved) or why_not)
+        unread = CALLS_SPENT if read is None else _NOT_READ
+        why_not = _nothing_retrieved(session, retrieved) or unread
     name = session.neighbourhood.whole_name
-    return Answer(
-        question=asked.question,
-        answers=tuple(AnswerEntity(each, name(each)) for each in answers),
-        trace=trace,
-        linked=asked.linked,
-        evidence=evidence,
-        stage="retrieved",
-        usage=asked.usage,
-        seconds=asked.clock.seconds,
-    )
+    named = tuple(AnswerEntity(each, name(each)) for each in answers)
+    return session.answered(trace, named, evidence, "retrieved", why_not)
 
 
-def _read_by_kernels(
-    session: Session, walkers: Walkers, retrieved: Retrieved, settings: SubgraphSettings
-) -> Answer:
+def _read_by_kernels(session: Session, retrieved: Retrieved, settings: SubgraphSettings) -> Answer:
     """Run the paths of the best triples, the best first."""
-    asked, graph = session.asked, session.graph
+    asked, graph, walkers = session.asked, session.graph, session.walkers
     with asked.clock.stage("read"):
         kernels = read_kernels(retrieved)
         most = settings.candidates
         candidates = _write_candidates(kernels, session.topics, walkers.schema, most)
         asked.budget.take_last()
         session.steps.append(Step("answer", chosen=tuple(each.text for each in candidates[:1])))
-    runner = Runner(asked, walkers.graph, walkers.names, walkers.timeout_s)
+    runner = Runner(asked, graph, walkers.names, walkers.timeout_s)
     execution = runner.run_first(candidates, "beam-first")
     if (found := execution.answering) is None:
         why_not = _nothing_retrieved(session, retrieved) or _NO_PATH
@@ -280,6 +336,182 @@ def _constraints(
             yield Constraint(position, way.way_back, compare_with("=", other))
 
 
+_SYSTEM = """\
+Answer the question from the {form} below, which were retrieved from the Freebase knowledge graph. \
+First reason in a few short sentences. Then write each answer on a line of its own that begins \
+with "ans:", with the name exactly as it is written below. If they do not hold the answer, write \
+"ans: none"."""
+
+_FOLLOW_UP = """\
+Write the answers alone: each on a line of its own that begins with "ans:", with the name exactly \
+as it is written above. Give your best guess from the {form} above."""
+
+_EXAMPLE: Sequence[tuple[str, str, str]] = (
+    ("Kenya", "location.country.currency_used", "Kenyan shilling"),
+    ("Nairobi", "location.location.containedby", "Kenya"),
+    ("Lake Albert", "location.location.partially_containedby", "Uganda"),
+    ("Lake Victoria", "location.location.partially_containedby", "Kenya"),
+    ("Lake Victoria", "location.location.partially_containedby", "Uganda"),
+    ("White Nile", "geography.river.origin", "Lake Victoria"),
+)
+_EXAMPLE_QUESTION = "Which countries share the lake that the White Nile flows out of?"
+_EXAMPLE_REPLY = """\
+The White Nile flows out of Lake Victoria. Lake Victoria lies partly in Kenya and partly in Uganda.
+ans: Kenya
+ans: Uganda"""
+
+
+def reading_prompt(
+    question: str, triples: Sequence[RetrievedTriple], name: Callable[[Term], str], form: PromptForm
+) -> tuple[Message, ...]:
+    """Ask for answers from triples, which are in the order in which they are shown."""
+    shown = [(each.subject, each.relation, each.object) for each in triples]
+    return (
+        Message("system", _SYSTEM.format(form=form)),
+        Message("user", _asked(_EXAMPLE_QUESTION, _EXAMPLE, str, form)),
+        Message("assistant", _EXAMPLE_REPLY),
+        Message("user", _asked(question, shown, name, form)),
+    )
+
+
+def follow_up(prompt: Sequence[Message], form: PromptForm) -> tuple[Message, ...]:
+    """Ask once more for answers alone. As in SubgraphRAG, the first reply is not shown again."""
+    return (*prompt, Message("user", _FOLLOW_UP.format(form=form)))
+
+
+def in_order(best_first: Iterable[RetrievedTriple], order: PromptOrder) -> list[RetrievedTriple]:
+    """Put triples in the order of a prompt. Source: Path Pooling §4.3.3.
+
+    With ``edges`` the best is the first, the second best the last, the third best the second, and
+    so on.
+    """
+    triples = list(best_first)
+    if order == "edges":
+        return triples[::2] + triples[1::2][::-1]
+    return triples if order == "descending" else triples[::-1]
+
+
+def _asked(
+    question: str,
+    triples: Iterable[tuple[Term, str, Term]],
+    name: Callable[[Term], str],
+    form: PromptForm,
+) -> str:
+    """Write triples and the question.
+
+    >>> print(_asked("Who?", [("A", "r", "B"), ("B", "s", "C"), ("D", "r", "A")], str, "paths"))
+    Paths:
+    A -> r -> B -> s -> C
+    D -> r -> A
+    <BLANKLINE>
+    Question: Who?
+    """
+    lines: list[str] = []
+    last: Term | None = None
+    for subject, relation, object_ in triples:
+        begin, end = name(subject), name(object_)
+        if form == "triples":
+            lines.append(f"({begin}, {relation}, {end})")
+        elif subject == last:
+            lines[-1] += f" -> {relation} -> {end}"
+        else:
+            lines.append(f"{begin} -> {relation} -> {end}")
+        last = object_
+    return "\n".join([f"{form.capitalize()}:", *lines, "", f"Question: {question}"])
+
+
+_ANSWER = re.compile(r"(?:^|(?<=\s))\W{0,4}ans(?:wers?)?\s?:", re.IGNORECASE)
+
+
+class ReadAnswers(NamedTuple):
+    """The nodes of triples that a language model named, and names that are none of them."""
+
+    answers: tuple[Term, ...]
+    unmatched: tuple[str, ...] = ()
+
+
+def read_triples(
+    session: Session, triples: Sequence[RetrievedTriple], settings: SubgraphSettings
+) -> ReadAnswers | None:
+    """Have the language model read triples, given best first; None if no call is left."""
+    nodes = [node for each in triples for node in (each.subject, each.object)]
+    names = session.neighbourhood.names(nodes)
+    shown = in_order(triples, settings.order)
+    prompt = reading_prompt(session.question, shown, names.__getitem__, settings.prompt)
+    limit = settings.max_tokens
+    reply = session.ask("answer", prompt, max_tokens=limit, is_last=True)
+    if reply is None:
+        return None
+    said = said_answers(reply)
+    if settings.follow_up and not said:
+        session.not_understood(clip_unread(plain_lines(reply)[-1:]))
+        again = follow_up(prompt, settings.prompt)
+        reply = session.ask("answer", again, max_tokens=limit, is_last=True) or ""
+        said = said_answers(reply)
+    topics = {topic.mid for topic in session.topics}
+    read = match_answers(said, triples, names, topics)
+    if not said:
+        session.not_understood(clip_unread(plain_lines(reply)[-1:] or ["(empty)"]))
+    else:
+        session.not_understood(clip_unread(read.unmatched))
+    return read
+
+
+def said_answers(reply: str) -> list[str]:
+    r"""Read the answers of a reply, each after an ``ans:``, on one line or several.
+
+    >>> said_answers("It is in Kenya.\n**ans:** Nairobi\nans: Mombasa. ans: none")
+    ['Nairobi', 'Mombasa']
+    """
+    said: dict[str, None] = {}
+    for line in reply.splitlines():
+        for piece in _ANSWER.split(line)[1:]:
+            text = "".join(plain_lines(piece)[:1]).strip(" *.;")
+            if not is_no_answer(text):
+                said[text] = None
+    return list(said)
+
+
+def match_answers(
+    said: Sequence[str],
+    triples: Sequence[RetrievedTriple],
+    names: Mapping[Term, str],
+    topics: set[str | None],
+) -> ReadAnswers:
+    """Find the nodes of triples, given best first, that answers name.
+
+    An answer is the name or id of nodes or a literal's text. If no node has it, it means those of
+    the only name that contains it or that it contains, word by word. Of several nodes of a name,
+    those in the best triples count, and a topic only if it is the only one.
+    """
+    rank: dict[Term, int] = {}
+    score: dict[Term, float] = {}
+    for each in triples:
+        for node in (each.subject, each.object):
+            rank.setdefault(node, len(rank))
+            score.setdefault(node, each.score if each.pooled is None else each.pooled)
+    by_key: dict[str, list[Term]] = {}
+    for node in sorted(rank, key=rank.__getitem__):
+        for key in {normalise(names[node]), normalise(term_text(node))} - {""}:
+            by_key.setdefault(key, []).append(node)
+    answers: dict[Term, None] = {}
+    unmatched = []
+    for text in said:
+        nodes = by_key.get(normalise(text)) or _contained(normalise(text), by_key)
+        nodes = [node for node in nodes if node not in topics] or nodes
+        best = max((score[node] for node in nodes), default=0.0)
+        answers.update((node, None) for node in nodes if score[node] == best)
+        if not nodes:
+            unmatched.append(text)
+    return ReadAnswers(tuple(answers), tuple(unmatched))
+
+
+def _contained(text: str, by_key: Mapping[str, list[Term]]) -> list[Term]:
+    """Return the nodes of the only name that contains a text or is contained in it."""
+    found = [key for key in by_key if f" {key} " in f" {text} " or f" {text} " in f" {key} "]
+    return by_key[found[0]] if text and len(found) == 1 else []
+
+
 @dataclass(frozen=True, slots=True)
 class RetrievalTrace:
     """The trace of a method that retrieves."""
@@ -318,29 +550,23 @@ class RetrievalTrace:
 
     def describe(self) -> list[str]:
         """Return the best triples, and how they were read, in English."""
-        return [*self._path(), *self._best(), *self._reading()]
-
-    def _path(self) -> Iterator[str]:
+        lines = []
         found = None if self.execution is None else self.execution.answering
         if found is not None and found.crp is not None:
-            yield "Path:"
-            yield from (f"  {sentence}" for sentence in describe_crp(found.crp))
-
-    def _best(self) -> Iterator[str]:
+            lines += ["Path:", *(f"  {sentence}" for sentence in describe_crp(found.crp))]
         if self.triples:
-            yield "Best triples:"
+            lines.append("Best triples:")
         for each in self.triples[:_DRAWN]:
             score = each.score if each.pooled is None else each.pooled
             subject, object_ = self.names[each.subject], self.names[each.object]
-            yield f"  ({subject}, {each.relation}, {object_}) {score:.2g}"
+            lines.append(f"  ({subject}, {each.relation}, {object_}) {score:.2g}")
         if len(self.triples) > _DRAWN:
-            yield f"  … and {len(self.triples) - _DRAWN} more"
-
-    def _reading(self) -> Iterator[str]:
+            lines.append(f"  … and {len(self.triples) - _DRAWN} more")
         by = "the language model read them" if self.reader == "llm" else "their paths were run"
-        yield f"Retrieved {len(self.triples)} of {self.retrieved.seen:,} triples; {by}."
+        lines.append(f"Retrieved {len(self.triples)} of {self.retrieved.seen:,} triples; {by}.")
         if self.unmatched:
-            yield f"No node of them is called: {'; '.join(self.unmatched)[:300]}"
+            lines.append(f"No node of them is called: {'; '.join(self.unmatched)[:300]}")
+        return lines
 
 
 def _trace(

@@ -28,11 +28,12 @@ and its released code; ToG-R is `prune=random`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
+from kbqa.engine.chat.model import Message, ReplySampling
+from kbqa.engine.deciding.choosing import written_prompt
 from kbqa.engine.deciding.reading import (
     Picked,
     Verdict,
@@ -42,11 +43,9 @@ from kbqa.engine.deciding.reading import (
     read_verdict,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, first_to_each
+from kbqa.engine.graph_walk import Walk, drawn_by_content, first_to_each
 from kbqa.engine.methods import check_counts, check_temperature, walking_method
-from kbqa.engine.methods.walking import Followed, answer_from, walk_on
-from kbqa.sparql.crp import Hop
-from kbqa.sparql.english import relation_words
+from kbqa.engine.methods.walking import Followed, Offer, answer_from, walk_on
 from kbqa.sparql.terms import Term
 
 RELATIONS = """\
@@ -123,10 +122,7 @@ SCORING_TOKENS = 256
 ANSWER_TOKENS = 512
 """Most tokens of a reply: scores, and the answers, of which there may be many."""
 
-LIMITS: Mapping[str, object] = {
-    "scoring_tokens": SCORING_TOKENS,
-    "answer_tokens": ANSWER_TOKENS,
-}
+LIMITS: Mapping[str, object] = {"scoring_tokens": SCORING_TOKENS, "answer_tokens": ANSWER_TOKENS}
 
 
 class _ThinkOnGraph:
@@ -136,12 +132,20 @@ class _ThinkOnGraph:
         self._session, self._settings = session, settings
         self._around = session.neighbourhood
         self._kept: list[Walk] = []
+        width = settings.width
+        sampling: ReplySampling = {
+            "max_tokens": SCORING_TOKENS,
+            "temperature": settings.temperature,
+        }
+        read = partial(read_relation_scores, width=width)
+        self._relations = Offer(RELATIONS, read, width, sampling=sampling)
+        self._entities = Offer(ENTITIES, read_entity_scores, sampling=sampling)
 
     def answer(self) -> Answer:
         """Walk until the triples suffice, and answer from them; if they never do, without them."""
         stop, said = self._walk()
         prompt = self._about_triples(ANSWER)
-        return answer_from(self._session, self._kept, stop, said, prompt, ANSWER_TOKENS)
+        return answer_from(self._session, self._kept, stop, said, prompt, max_tokens=ANSWER_TOKENS)
 
     def _walk(self) -> tuple[Stop, tuple[str, ...]]:
         """Return why walking ended, and the answers if the triples suffice."""
@@ -178,8 +182,8 @@ class _ThinkOnGraph:
     def _longer(self, walks: Sequence[Walk], hop: int) -> tuple[Walk, ...]:
         """Continue walks by a hop, and keep those with the best triples."""
         walks = first_to_each(walks)
-        ask = self._relations, self._leading_to, self._entities
-        longer = walk_on(self._session, walks, hop, *ask)
+        offers = self._relations, self._leading_to, self._entities
+        longer = walk_on(self._session, walks, hop, *offers)
         # The last digits of a cosine depend on the batch.
         best = sorted((each for each in longer if each[1] > 0), key=lambda each: -round(each[1], 6))
         kept = best[: self._settings.width]
@@ -210,50 +214,6 @@ class _ThinkOnGraph:
         if self._settings.prune == "random" or len(nodes) == 1:
             return False
         return not all(map(self._around.is_nameless, nodes))
-
-    def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
-        width = self._settings.width
-        options = tuple(map(drawn_hop, hops))
-        return Choice(
-            kind="relations",
-            hop=hop,
-            at=self._session.drawn(walk),
-            options=options,
-            meanings=tuple(relation_words(each.relation) for each in hops),
-            most=width,
-            prompt=written_prompt(
-                RELATIONS,
-                width=width,
-                question=self._session.question,
-                entity=self._around.name(walk.end),
-                relations=numbered(options),
-            ),
-            read=lambda reply: read_relation_scores(reply, options, width),
-            max_tokens=SCORING_TOKENS,
-            temperature=self._settings.temperature,
-        )
-
-    def _entities(self, hop: int, followed: Followed) -> Choice:
-        options = tuple(map(self._around.name, followed.nodes))
-        return Choice(
-            kind="entities",
-            hop=hop,
-            at=self._session.drawn(followed.walk, followed.hop),
-            options=options,
-            meanings=options,
-            most=len(options),
-            prompt=written_prompt(
-                ENTITIES,
-                question=self._session.question,
-                entity=self._around.name(followed.walk.end),
-                relation=drawn_hop(followed.hop),
-                entities=numbered(options),
-            ),
-            read=lambda reply: read_entity_scores(reply, options),
-            hidden=followed.hidden,
-            max_tokens=SCORING_TOKENS,
-            temperature=self._settings.temperature,
-        )
 
 
 def read_relation_scores(reply: str, options: Sequence[str], width: int) -> Picked:

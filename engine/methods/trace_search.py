@@ -11,42 +11,126 @@ ones (`Priors`). Each topic's own first trajectory comes before all others.
 Without a language model there is no narrative and no ranking: all relations that the embedder or
 chance proposes are followed.
 
-Source: TRACE §3.4, §3.6 and algorithm 1, whose two loops are read as above.
+Prompts also name the topic that the path starts from, since a question may have several.
+
+Source: TRACE §3.4, §3.6 and algorithm 1, whose two loops are read as above; figures 3 to 7 for the
+contents and form of the prompts, whose words are ours.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from kbqa.engine.deciding.choosing import Choice
-from kbqa.engine.deciding.reading import (
-    Picked,
-    clip_unread,
-    read_choice,
-    read_record,
-    read_scores,
-)
+from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
+from kbqa.engine.deciding.reading import Picked, clip_unread, read_choice, read_record, read_scores
 from kbqa.engine.deciding.session import Session, Stop
 from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, drawn_hop
 from kbqa.engine.methods import check_counts
-from kbqa.engine.methods.trace_prompts import (
-    START,
-    generalise_prompt,
-    narrate_prompt,
-    propose_prompt,
-    rank_prompt,
-    summarise_prompt,
-)
-from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 
-Context = Literal["narrative", "relations", "none"]
-AnswerBy = Literal["joined", "ends", "llm"]
+START = "This is the start of the path."  # the context if there is no other
+
+NARRATE = """\
+A question is being answered by following relations of the Freebase knowledge graph from an entity \
+that it names. Put the relations followed so far into one short sentence that says what they find, \
+in the words of the question. Say only what the relations say. Reply with the sentence alone.
+
+Question: who wrote the anthem of the country where Nairobi is?
+Relations so far: location.location.containedby, location.country.national_anthem
+Sentence: Find the country that contains Nairobi, and then find the anthem of that country.
+
+Question: {question}
+Relations so far: {relations}
+Sentence:"""
+
+PROPOSE = """\
+A question is being answered by following relations of the Freebase knowledge graph, one after the \
+other. Choose from the list below the relations, {most} at most, that are most likely to be the \
+next step towards the answer.{arrows} Choose only from the list. Reply with a Python list of \
+strings; if no relation leads closer to the answer, or the path has reached it, reply with [].
+
+Question: {question}
+The path starts at: {start}
+Context: {context}
+Relations:
+{options}
+"""
+
+RANK = """\
+A question is being answered by following relations of the Freebase knowledge graph. Score how \
+well each of the relations below continues the path so far: 1.0 fits perfectly, 0.0 not at all. \
+Heed what earlier attempts have taught.{arrows} Reply with a Python dictionary of each relation \
+and its score, such as {{"people.person.parents": 0.8}}.
+
+Question: {question}
+The path starts at: {start}
+Path so far: {relations}
+Experience: {experience}
+Relations:
+{options}
+"""
+
+SUMMARISE = """\
+An attempt to answer a question by following relations of a knowledge graph has ended. Say in one \
+or two short sentences what this attempt looked for, and why it ended. Write about this attempt \
+alone; give no general advice. Reply with the sentences alone.
+
+Question: {question}
+Relations followed: {relations}
+It ended because {reason}.
+Summary:"""
+
+GENERALISE = """\
+Below are summaries of attempts to answer a question by following relations of a knowledge graph. \
+Find what they have in common: which kinds of relations led nowhere, and which look promising. \
+Write a few short sentences of advice for the next attempt. Name no entities. Reply with the \
+advice alone.
+
+Question: {question}
+Summaries:
+{summaries}
+Advice:"""
+
+ANSWER = """\
+A path of relations has been followed through the Freebase knowledge graph to answer a question. \
+Which of the entities at its end answer the question? Choose only from the list. Reply with their \
+names, one a line.
+
+Question: {question}
+The path starts at: {start}
+Path: {relations}
+Entities:
+{options}
+"""
+
+
+def filled_prompt(
+    template: str,
+    question: str,
+    start: str = "",
+    path: Sequence[str] = (),
+    options: Sequence[str] = (),
+    **fields: object,
+) -> tuple[Message, ...]:
+    """Fill in a template; the topic, the path so far and the options are where it has them."""
+    has_arrows = any(option.startswith(("-> ", "<- ")) for option in options)
+    return written_prompt(
+        template,
+        question=question,
+        start=prompt_line(start),
+        relations=", ".join(path) or "nothing yet",
+        options=numbered(list(map(prompt_line, options))),
+        arrows=" `->` follows a relation forwards, `<-` backwards." if has_arrows else "",
+        **fields,
+    )
+
+
 PathScore = Literal["mean", "product", "min", "last"]
 
 
@@ -63,7 +147,7 @@ class TraceSettings:
     ] = 0.5
     iterations: Annotated[int, "Trajectories that are followed to their end, at most (I)."] = 30
     context: Annotated[
-        Context,
+        Literal["narrative", "relations", "none"],
         "What relations are proposed by: a narrative of the path so far, its relations as they "
         "are, or nothing.",
     ] = "narrative"
@@ -80,7 +164,7 @@ class TraceSettings:
         PathScore, "How the scores of a trajectory's hops become its relevance."
     ] = "mean"
     answer: Annotated[
-        AnswerBy,
+        Literal["joined", "ends", "llm"],
         "What is answered: the ends of the most relevant trajectory, those ends that trajectories "
         "from the other topics also lead to, or those that the language model picks.",
     ] = "joined"
@@ -229,7 +313,8 @@ class Priors:
                 return
             self._due.pop(0)
             self._summaries.append(summary)
-        prompt = generalise_prompt(self._session.question, self._summaries[-LAST_SUMMARIES:])
+        summaries = "\n".join(f"- {summary}" for summary in self._summaries[-LAST_SUMMARIES:])
+        prompt = filled_prompt(GENERALISE, self._session.question, summaries=summaries)
         advice = self._session.ask("generalise", prompt, max_tokens=_ADVICE_TOKENS)
         if advice is not None:
             self.written.append(" ".join(advice.split()))
@@ -237,71 +322,52 @@ class Priors:
     def _ask_summary(self, ended: Ended) -> str | None:
         trajectory, directions = ended.trajectory, self._settings.directions
         relations = [drawn_hop(hop, directions) for hop in trajectory.path.hops]
-        prompt = summarise_prompt(self._session.question, relations, ENDINGS[ended.why])
-        summary = self._session.ask(
-            "summarise",
-            prompt,
-            hop=len(relations),
-            at=trajectory.drawn(),
-            max_tokens=_SUMMARY_TOKENS,
-        )
+        question, why = self._session.question, ENDINGS[ended.why]
+        prompt = filled_prompt(SUMMARISE, question, path=relations, reason=why)
+        hop, at = len(relations), trajectory.drawn()
+        summary = self._session.ask("summarise", prompt, hop=hop, at=at, max_tokens=_SUMMARY_TOKENS)
         return None if summary is None else " ".join(summary.split())
 
 
 _NARRATIVE_TOKENS, _PROPOSAL_TOKENS, _RANKING_TOKENS = 96, 192, 256
 
 
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """The trajectories that a search followed, and those that are still pending."""
-
-    ended: tuple[Ended, ...]
-    pending: tuple[Trajectory, ...]
-    stop: Stop
-    rollouts: int  # trajectories that were followed
-    priors: tuple[str, ...]  # each version of the advice
-
-
 class Search:
-    """The search for the trajectories of one question."""
+    """The search for the trajectories of one question.
 
-    def __init__(
-        self,
-        session: Session,
-        frontiers: Frontiers,
-        schema: GraphSchema,
-        settings: TraceSettings,
-    ) -> None:
-        self._session, self._frontiers = session, frontiers
-        self._schema, self._settings = schema, settings
+    It has those that `ended` and those that are still `pending`, each version of the advice that
+    was `written`, and counts those that were followed as `rollouts`.
+    """
+
+    def __init__(self, session: Session, frontiers: Frontiers, settings: TraceSettings) -> None:
+        self._session, self._frontiers, self._settings = session, frontiers, settings
         self._priors = Priors(session, settings)
-        self._pending: list[Trajectory] = []
+        self.written = self._priors.written
+        self.ended: list[Ended] = []
+        self.pending: list[Trajectory] = []
+        self.rollouts = 0
 
-    def explore(self) -> Explored:
+    def explore(self) -> Stop:
         """Follow trajectories from all topics, until none is left or enough were followed."""
         topics = [topic for topic in self._session.topics if topic.mid is not None]
-        self._pending = [Trajectory(RelationPath(topic)) for topic in topics]
-        ended: list[Ended] = []
-        rollouts = 0
-        while self._pending and rollouts < self._settings.iterations:
-            rollouts += 1
-            ended.append(self._follow(self._next()))
-            if ended[-1].why == "budget":
-                break
-            self._priors.learn(ended[-1])
-        return Explored(
-            tuple(each for each in ended if each.trajectory.path.hops),
-            tuple(each for each in self._pending if each.path.hops),
-            self._stop(ended),
-            rollouts,
-            tuple(self._priors.written),
-        )
+        self.pending = [Trajectory(RelationPath(topic)) for topic in topics]
+        while self.pending and self.rollouts < self._settings.iterations:
+            self.rollouts += 1
+            ended = self._follow(self._next())
+            if ended.trajectory.scores:
+                self.ended.append(ended)
+            if ended.why == "budget":
+                return "budget"
+            self._priors.learn(ended)
+        if self.pending:
+            return "iterations"
+        return "stopped" if self.ended else "nothing"
 
     def _next(self) -> Trajectory:
         """Take the most relevant trajectory that has not ended, topics before all others."""
         by = self._settings.path_score
-        best = max(self._pending, key=lambda each: (not each.scores, each.relevance(by)))
-        self._pending.remove(best)
+        best = max(self.pending, key=lambda each: (not each.scores, each.relevance(by)))
+        self.pending.remove(best)
         return best
 
     def _follow(self, trajectory: Trajectory) -> Ended:
@@ -322,7 +388,7 @@ class Search:
             if not branches:
                 return Ended(trajectory, "none kept")
             trajectory, *others = branches
-            self._pending += others
+            self.pending += others
             if is_cut:
                 return Ended(trajectory, "budget")
         return Ended(trajectory, "depth")
@@ -331,7 +397,7 @@ class Search:
         """Find the relations that lead on, sorted by name; also how many are not shown."""
         with self._session.asked.clock.stage("explore"):
             found = self._frontiers.hops(trajectory.path)
-            edges = self._schema.canonical(found)
+            edges = self._session.walkers.schema.canonical(found)
         # An edge that can be followed by two names is offered by the outgoing one.
         named = zip(reversed(edges), reversed(found), strict=True)
         hops = list(dict(named).values())
@@ -352,7 +418,7 @@ class Search:
             return ", ".join(relations)
         narrative = session.ask(
             "narrate",
-            narrate_prompt(session.question, relations),
+            filled_prompt(NARRATE, session.question, path=relations),
             hop=len(relations) + 1,
             at=trajectory.drawn(),
             max_tokens=_NARRATIVE_TOKENS,
@@ -363,20 +429,38 @@ class Search:
         self, trajectory: Trajectory, context: str, hops: Sequence[Hop], hidden: int
     ) -> Picked | None:
         """Have some relations proposed as the next; None if no call is left."""
-        options, most = self._options(hops), self._settings.candidates
-        start = str(trajectory.path.topic)
+        most = self._settings.candidates
+        read, tokens = partial(read_choice, most=most), _PROPOSAL_TOKENS
+        return self._choose(
+            "relations", trajectory, hops, PROPOSE, read, most, tokens, hidden, context=context
+        )
+
+    def _choose(
+        self,
+        kind: str,
+        trajectory: Trajectory,
+        hops: Sequence[Hop],
+        template: str,
+        read: Callable[[str, Sequence[str]], Picked],
+        most: int,
+        max_tokens: int,
+        hidden: int = 0,
+        **shown: str,
+    ) -> Picked | None:
+        question, start = self._session.question, str(trajectory.path.topic)
+        path, options = self._relations(trajectory), self._options(hops)
         return self._session.choose(
             Choice(
-                kind="relations",
+                kind=kind,
                 hop=len(trajectory.scores) + 1,
                 at=trajectory.drawn(),
                 options=options,
-                meanings=tuple(relation_words(hop.relation) for hop in hops),
                 most=most,
-                prompt=tuple(propose_prompt(self._session.question, start, context, options, most)),
-                read=partial(read_choice, options=options, most=most),
+                prompt=filled_prompt(template, question, start, path, options, most=most, **shown),
+                read=read,
+                meanings=tuple(relation_words(hop.relation) for hop in hops),
                 hidden=hidden,
-                max_tokens=_PROPOSAL_TOKENS,
+                sampling={"max_tokens": max_tokens},
             )
         )
 
@@ -393,48 +477,21 @@ class Search:
             return [trajectory.then(hop, score) for hop, score in scored], False
         keep = self._settings.keep
         self._priors.update()
-        ranked = self._rank(trajectory, candidates)
+        read, most, tokens = partial(read_ranking, keep=keep), len(candidates), _RANKING_TOKENS
+        advice = self._priors.advice or "None"
+        ranked = self._choose(
+            "rank", trajectory, candidates, RANK, read, most, tokens, experience=advice
+        )
         if ranked is None:
             return [trajectory.then(candidates[0], keep)], True
         scores = zip(ranked.chosen, ranked.scores, strict=True)
         return [trajectory.then(candidates[at], s) for at, s in scores if s >= keep], False
-
-    def _rank(self, trajectory: Trajectory, candidates: Sequence[Hop]) -> Picked | None:
-        """Have relations scored with the latest advice; None if no call is left."""
-        options = self._options(candidates)
-        prompt = rank_prompt(
-            self._session.question,
-            str(trajectory.path.topic),
-            self._relations(trajectory),
-            self._priors.advice,
-            options,
-        )
-        return self._session.choose(
-            Choice(
-                kind="rank",
-                hop=len(trajectory.scores) + 1,
-                at=trajectory.drawn(),
-                options=options,
-                meanings=tuple(relation_words(hop.relation) for hop in candidates),
-                most=len(options),
-                prompt=tuple(prompt),
-                read=partial(read_ranking, options=options, keep=self._settings.keep),
-                max_tokens=_RANKING_TOKENS,
-            )
-        )
 
     def _options(self, hops: Sequence[Hop]) -> tuple[str, ...]:
         return tuple(drawn_hop(hop, self._settings.directions) for hop in hops)
 
     def _relations(self, trajectory: Trajectory) -> tuple[str, ...]:
         return self._options(trajectory.path.hops)
-
-    def _stop(self, ended: Sequence[Ended]) -> Stop:
-        if ended and ended[-1].why == "budget":
-            return "budget"
-        if self._pending:
-            return "iterations"
-        return "stopped" if any(each.trajectory.path.hops for each in ended) else "nothing"
 
 
 def read_ranking(reply: str, options: Sequence[str], keep: float) -> Picked:

@@ -380,10 +380,9 @@ class _Chooser:
             hop=step,
             at=" ".join(map(written_path, paths)),
             options=tuple(map(written_path, paths)),
-            meanings=(),
             most=wanted,
             prompt=tuple(choice_prompt(self._question, blueprint, paths, wanted)),
-            read=lambda reply: Picked(tuple(read_choice(reply, len(paths), wanted))),
+            read=lambda reply, _: Picked(tuple(read_choice(reply, len(paths), wanted))),
         )
         [decided] = self._choose([choice])
         return [paths[at] for at in decided.picked.chosen] or list(paths[:wanted])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.methods.retrieval_prompts import follow_up, reading_prompt, said_answers
+from kbqa.engine.methods.retrieval import follow_up, reading_prompt, said_answers
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.retrieval import RetrievedTriple
 from kbqa.kb.open import open_graph

@@ -10,7 +10,7 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_names, read_scores, read_verdict
 from kbqa.engine.methods import bpc, knowpath, pog, tog
-from kbqa.engine.methods import trace_prompts as trace
+from kbqa.engine.methods import trace_search as trace
 from kbqa.engine.methods.direct import direct_prompt
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
@@ -220,13 +220,18 @@ def test_it_follows_the_gold_path_in_trace(
     chooser: PerfectChooser, start: str, path: list[str], offered: list[str], right: int | None
 ) -> None:
     # The narrative is all that the proposal knows of the path.
-    context = _reply(chooser, trace.narrate_prompt(QUESTION, path)) if path else trace.START
-    proposed = _reply(chooser, trace.propose_prompt(QUESTION, start, context, offered, 3))
+    context = (
+        _reply(chooser, trace.filled_prompt(trace.NARRATE, QUESTION, path=path))
+        if path
+        else trace.START
+    )
+    shown = (QUESTION, start, path, offered)
+    proposal = trace.filled_prompt(trace.PROPOSE, *shown, context=context, most=3)
+    proposed = _reply(chooser, proposal)
     picked = read_choice(proposed, offered, 3)
     assert (picked.chosen, picked.unread) == (() if right is None else (right,), ())
-    ranked = read_scores(
-        _reply(chooser, trace.rank_prompt(QUESTION, start, path, "", offered)), offered, 3
-    )
+    ranking = trace.filled_prompt(trace.RANK, *shown, experience="None")
+    ranked = read_scores(_reply(chooser, ranking), offered, 3)
     scores = dict(zip(ranked.chosen, ranked.scores, strict=True))
     assert scores == {at: float(at == right) for at in range(len(offered))}
 
@@ -234,13 +239,17 @@ def test_it_follows_the_gold_path_in_trace(
 def test_of_the_ends_in_trace_it_names_the_answers(chooser: PerfectChooser) -> None:
     ends, path = ["Jaxon Bieber", "Jazmyn Bieber"], [f"-> {RELATION}", f"-> {NEXT}"]
     for walked, names in ((path, ["Jazmyn Bieber"]), (path[:1], [])):
-        reply = _reply(chooser, trace.answer_prompt(QUESTION, "Justin Bieber", walked, ends))
+        prompt = trace.filled_prompt(trace.ANSWER, QUESTION, "Justin Bieber", walked, ends)
+        reply = _reply(chooser, prompt)
         assert read_names(reply, ends) == (names, ())
 
 
 def test_its_advice_in_trace_names_no_entities(chooser: PerfectChooser) -> None:
-    summary = _reply(chooser, trace.summarise_prompt(QUESTION, [f"-> {RELATION}"], "it ended"))
-    advice = _reply(chooser, trace.generalise_prompt(QUESTION, [summary, "Jazmyn Bieber"]))
+    path = [f"-> {RELATION}"]
+    asked = trace.filled_prompt(trace.SUMMARISE, QUESTION, path=path, reason="it ended")
+    summary = _reply(chooser, asked)
+    summaries = f"- {summary}\n- Jazmyn Bieber"
+    advice = _reply(chooser, trace.filled_prompt(trace.GENERALISE, QUESTION, summaries=summaries))
     assert "Bieber" not in summary + advice
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbqa.engine.methods.retrieval_prompts import (
+from kbqa.engine.methods.retrieval import (
     follow_up,
     in_order,
     match_answers,

@@ -9,7 +9,7 @@ import pytest
 from trace_script import QUESTION, AskTrace, Guide, Prompt, bare
 
 from kbqa.engine.chat.model import Message
-from kbqa.engine.methods.trace_prompts import START
+from kbqa.engine.methods.trace_search import START
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 

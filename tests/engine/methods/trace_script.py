@@ -11,7 +11,7 @@ from kbqa.engine.asked import Asked, Budget, ChooserName
 from kbqa.engine.chat.cache import CountedChat
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.session import Session, Walkers
-from kbqa.engine.methods.trace import answer_question
+from kbqa.engine.methods.trace import TraceAnswering
 from kbqa.engine.methods.trace_search import TraceSettings
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
@@ -143,7 +143,6 @@ class AskTrace:
             walkers = Walkers(graph, names, chooser, 30)
             counted = CountedChat(chat) if reply_to is not None else None
             asked = Asked(question, topics, chat=counted, budget=Budget(budget))
-            session, chosen = Session(walkers, asked), TraceSettings(**settings)
-            answer = answer_question(session, walkers, chosen)
+            answer = TraceAnswering(Session(walkers, asked), TraceSettings(**settings)).answer()
         assert chooser != "llm" or asked.budget.spent == answer.usage.calls == len(chat.prompts)
         return Outcome(answer, answer.trace.to_dict(), [Prompt(text) for text in chat.prompts])
