@@ -31,12 +31,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
-from pathlib import Path
+from itertools import count, islice
 from typing import NamedTuple
 from urllib.parse import quote
 
 from kbqa.training.demo import demo_examples
+from tools.bench.measured_run import memory_bytes
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64)
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -98,10 +98,7 @@ class Server:
 
     def memory_mb(self) -> float:
         """Return the memory of the server's own process."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        assert found is not None
-        return int(found[1]) / 1000
+        return memory_bytes(self.process.pid) / 1e6
 
     async def metric(self, name: str) -> float:
         """Return a metric that has no labels."""
@@ -118,14 +115,14 @@ class Questions:
         self._all = every[:: max(len(every) // n, 1)][:n]
         self._numbers = count()
 
-    def __next__(self) -> str:
-        turn, place = divmod(next(self._numbers), len(self._all))
-        # A question mark more makes it another question to the server, and hardly to the model.
-        return self._all[place].rstrip("?") + "?" * (turn + 1)
-
     def take(self, wanted: int) -> list[str]:
-        """Return some."""
-        return [next(self) for _ in range(wanted)]
+        """Return the next ones."""
+        taken = []
+        for number in islice(self._numbers, wanted):
+            turn, place = divmod(number, len(self._all))
+            # A question mark more makes it another question to the server, hardly to the model.
+            taken.append(self._all[place].rstrip("?") + "?" * (turn + 1))
+        return taken
 
 
 def main() -> None:
@@ -143,9 +140,9 @@ def main() -> None:
     if arguments.alone is not None:
         print(json.dumps(_alone(arguments.alone == "batches", arguments.questions)))
         return
-    chosen = arguments.only.split(",")
-    if unknown := set(chosen) - set(checks):
+    if unknown := set(arguments.only.split(",")) - set(checks):
         parser.error(f"no such checks: {', '.join(sorted(unknown))}")
+    chosen = [check for check in checks if check in arguments.only.split(",")]
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     asyncio.run(_run(chosen, arguments.questions, arguments.minutes, arguments.serve.split()))
@@ -153,29 +150,33 @@ def main() -> None:
 
 async def _run(chosen: Sequence[str], n: int, minutes: float, options: Sequence[str]) -> None:
     if "batches" in chosen:
-        _print_batches(_apart("batches", n))
+        print("batch size   seconds a question   to one at a time")
+        seconds = _apart("batches", n)
+        for size, each in zip(BATCHES, seconds, strict=True):
+            print(f"{size:10}   {each:18.3f}   {seconds[0] / each:16.2f}")
     alone = _apart("ask", n) if "closed" in chosen else []
     if set(chosen) <= {"batches"}:
         return
     async with _serving(options) as server:
         questions = Questions(n)
         rate = await _closed(server, questions, n, alone, CLIENTS if alone else (8,))
-        if "steady" in chosen:
-            await _open(server, questions, "steady, 80 %", 0.8 * rate, 60 * minutes)
-        if "overload" in chosen:
-            await _open(server, questions, "overload, 200 %", 2 * rate, 60)
-        if "thousand" in chosen:
-            await _crowd(server, "thousand", questions.take(CROWD))
-            await _closed(server, questions, n, [], (8,))
-        if "same" in chosen:
-            before = await server.metric("kbqa_batch_size_sum")
-            await _crowd(server, "same", [next(questions)] * CROWD)
-            written = await server.metric("kbqa_batch_size_sum") - before
-            print(f"  questions written for: {written:g}")
-        if "idle" in chosen:
-            await _idle(server)
-        if "endless" in chosen:
-            await _endless(server, questions, n)
+        for check in chosen:
+            if check == "steady":
+                await _open(server, questions, "steady, 80 %", 0.8 * rate, 60 * minutes)
+            elif check == "overload":
+                await _open(server, questions, "overload, 200 %", 2 * rate, 60)
+            elif check == "thousand":
+                await _crowd(server, "thousand", questions.take(CROWD))
+                await _closed(server, questions, n, [], (8,))
+            elif check == "same":
+                before = await server.metric("kbqa_batch_size_sum")
+                await _crowd(server, "same", questions.take(1) * CROWD)
+                written = await server.metric("kbqa_batch_size_sum") - before
+                print(f"  questions written for: {written:g}")
+            elif check == "idle":
+                await _idle(server)
+            elif check == "endless":
+                await _endless(server, questions, n)
 
 
 @asynccontextmanager
@@ -210,17 +211,16 @@ async def _closed(
     """Ask with some clients that wait for their answers; return the best rate."""
     print(f"\nclosed loop{_HEAD}   to alone")
     if alone:
-        print(_row("Engine.ask alone", alone, sum(alone), Counter(answered=len(alone))))
+        _print_row("Engine.ask alone", [Response(200, each) for each in alone], sum(alone))
     best = 0.0
     for many in clients:
         began = time.perf_counter()
         responses = await _answer_all(server, questions.take(max(n, 2 * many)), many)
         seconds = time.perf_counter() - began
-        answered = [each.seconds for each in responses if each.status == 200]
-        best = max(best, len(answered) / seconds)
-        ratio = f"{len(answered) / seconds * sum(alone) / len(alone):10.2f}" if alone else ""
-        outcomes = Counter(str(each.status) for each in responses)
-        print(_row(f"{many} clients", answered, seconds, outcomes) + ratio)
+        rate = sum(each.status == 200 for each in responses) / seconds
+        best = max(best, rate)
+        ratio = f"{rate * sum(alone) / len(alone):10.2f}" if alone else ""
+        _print_row(f"{many} clients", responses, seconds, ratio)
     return best
 
 
@@ -250,16 +250,13 @@ async def _open(
     before, began = server.memory_mb(), time.perf_counter()
     asking: list[asyncio.Task[Response]] = []
     while (now := time.perf_counter() - began) < seconds:
-        asking.append(asyncio.create_task(server.ask(next(questions))))
+        asking += [asyncio.create_task(server.ask(each)) for each in questions.take(1)]
         await asyncio.sleep(max(len(asking) / rate - now, 0))
     responses = await asyncio.gather(*asking)
-    answered = [each.seconds for each in responses if each.status == 200]
-    refused = [each for each in responses if each.status in (429, 503)]
     total = time.perf_counter() - began
-    outcomes = Counter(str(each.status) for each in responses)
-    print(_row("answered", answered, total, outcomes))
-    if refused:
-        print(_row("refused", [each.seconds for each in refused], total, Counter()))
+    _print_row("answered", responses, total)
+    if refused := [each for each in responses if each.status in (429, 503)]:
+        _print_row("refused", refused, total, of=(429, 503))
         print(f"  refused with Retry-After: {sum(each.retry_after_s > 0 for each in refused)}")
     print(f"  memory: {before:.0f} → {server.memory_mb():.0f} MB")
 
@@ -269,9 +266,7 @@ async def _crowd(server: Server, name: str, asked: Sequence[str]) -> None:
     print(f"\n{name}: {len(asked)} clients at once{_HEAD}")
     began = time.perf_counter()
     responses = await asyncio.gather(*map(server.ask, asked))
-    answered = [each.seconds for each in responses if each.status == 200]
-    outcomes = Counter(str(each.status) for each in responses)
-    print(_row("answered", answered, time.perf_counter() - began, outcomes))
+    _print_row("answered", responses, time.perf_counter() - began)
 
 
 async def _idle(server: Server) -> None:
@@ -288,40 +283,33 @@ async def _idle(server: Server) -> None:
     for _ in range(200):
         alive.append(await server.send("GET", "/healthz"))
         await asyncio.sleep(0.05)
-    seconds = time.perf_counter() - began
-    outcomes = Counter(str(each.status) for each in alive)
-    print(_row("/healthz", [each.seconds for each in alive], seconds, outcomes))
+    _print_row("/healthz", alive, time.perf_counter() - began)
     print(f"  streams that were still open: {sum(not each.done() for each in streams)}")
-    ended = Counter(str(each.status) for each in await asyncio.gather(*streams))
-    print(f"  streams ended: {_told(ended)}")
+    print(f"  streams ended: {_outcomes(await asyncio.gather(*streams))}")
 
 
 async def _endless(server: Server, questions: Questions, n: int) -> None:
     """Ask with eight clients, without and with an endless query beside them."""
     print(f"\nendless query beside{_HEAD}")
+    stop, ended = asyncio.Event(), list[Response]()
+
+    async def query() -> None:
+        while not stop.is_set():
+            ended.append(await server.send("GET", f"/sparql?query={quote(ENDLESS)}"))
+
     p95 = []
     for name in ("8 clients", "8 clients and query"):
-        stop = asyncio.Event()
-
-        async def query(stop: asyncio.Event = stop) -> list[Response]:
-            found = []
-            while not stop.is_set():
-                found.append(await server.send("GET", f"/sparql?query={quote(ENDLESS)}"))
-            return found
-
-        beside = asyncio.create_task(query()) if "query" in name else None
+        beside = asyncio.create_task(query()) if p95 else None
         began = time.perf_counter()
         responses = await _answer_all(server, questions.take(2 * n), 8)
-        answered = [each.seconds for each in responses if each.status == 200]
-        outcomes = Counter(str(each.status) for each in responses)
-        print(_row(name, answered, time.perf_counter() - began, outcomes))
+        answered = _print_row(name, responses, time.perf_counter() - began)
         p95.append(_percentile(answered, 95))
-        stop.set()
-        if beside is not None:
-            ended = await beside
-            longest = max(each.seconds for each in ended)
-            print(f"  query: {_told(Counter(str(each.status) for each in ended))}")
-            print(f"  longest query: {longest:.1f} s; p95 with it / without: {p95[1] / p95[0]:.2f}")
+    stop.set()
+    if beside is not None:
+        await beside
+    longest = max(each.seconds for each in ended)
+    print(f"  query: {_outcomes(ended)}")
+    print(f"  longest query: {longest:.1f} s; p95 with it / without: {p95[1] / p95[0]:.2f}")
 
 
 def _apart(what: str, n: int) -> list[float]:
@@ -363,26 +351,30 @@ def _alone(is_batches: bool, n: int) -> list[float]:
     return seconds
 
 
-def _print_batches(seconds: Sequence[float]) -> None:
-    print("batch size   seconds a question   to one at a time")
-    for size, each in zip(BATCHES, seconds, strict=True):
-        print(f"{size:10}   {each:18.3f}   {seconds[0] / each:16.2f}")
-
-
 _HEAD = "\n" + " " * 22 + "    n     p50     p95     p99   a second  outcomes"
 
 
-def _row(name: str, seconds: Sequence[float], total_s: float, outcomes: Counter[str]) -> str:
-    """Write a row: how many, percentiles in seconds, how many a second, and what became of all."""
-    if not seconds:
-        return f"{name:22}{0:5}  {'':34}  {_told(outcomes)}"
-    p50, p95, p99 = (_percentile(seconds, p) for p in (50, 95, 99))
-    rate = len(seconds) / total_s
-    return f"{name:22}{len(seconds):5}{p50:8.3f}{p95:8.3f}{p99:8.3f}{rate:11.2f}  {_told(outcomes)}"
+def _print_row(
+    name: str,
+    responses: Sequence[Response],
+    total_s: float,
+    more: str = "",
+    of: Sequence[int] = (200,),
+) -> list[float]:
+    """Print how many have a status, percentiles in seconds, how many a second, and all outcomes."""
+    answered = [each.seconds for each in responses if each.status in of]
+    figures = f"{0:5}  {'':34}"
+    if answered:
+        p50, p95, p99 = (_percentile(answered, p) for p in (50, 95, 99))
+        rate = len(answered) / total_s
+        figures = f"{len(answered):5}{p50:8.3f}{p95:8.3f}{p99:8.3f}{rate:11.2f}"
+    print(f"{name:22}{figures}  {_outcomes(responses)}{more}")
+    return answered
 
 
-def _told(outcomes: Counter[str]) -> str:
-    return ", ".join(f"{name}: {many}" for name, many in sorted(outcomes.items()))
+def _outcomes(responses: Sequence[Response]) -> str:
+    counts = Counter(str(each.status) for each in responses)
+    return ", ".join(f"{status}: {many}" for status, many in sorted(counts.items()))
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:

@@ -26,6 +26,7 @@ from pathlib import Path
 import click
 
 from tools.bench.measured_run import machine, memory_bytes, watched_memory
+from tools.options import FILE
 
 COLD_QUESTION = "what is the largest city in Kenya?"
 
@@ -35,7 +36,7 @@ Measure = Callable[[Program, Path], Sequence[float]]
 
 
 @click.command(help=__doc__)
-@click.argument("other", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("other", type=FILE)
 @click.option("--store", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option(
     "--questions",

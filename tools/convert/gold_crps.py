@@ -36,6 +36,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.forms import render_crp
+from tools.options import FILE, STORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,13 @@ def gold_queries(row: Mapping[str, Any]) -> list[str]:
 
 
 @click.command(help=__doc__)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@STORE
 @click.option(
     "--questions",
     "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
     required=True,
-    metavar="FILE",
     help="Question set, JSON Lines, gzipped or not; may be repeated.",
 )
 @click.option(

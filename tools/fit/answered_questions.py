@@ -26,6 +26,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.training.data.targets import row_query
 from kbqa.training.data.training_set import row_id
+from tools.options import STORE
 
 
 class FilePair(click.ParamType[tuple[Path, Path]]):
@@ -64,7 +65,7 @@ def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]
 
 @click.command(help=__doc__)
 @click.argument("pairs", metavar="QUESTIONS=ROWS…", type=FilePair(), nargs=-1, required=True)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@STORE
 @click.option("--output", type=click.File("w", encoding="utf-8"), required=True, metavar="FILE")
 def main(pairs: Sequence[tuple[Path, Path]], store: Path, output: "click.utils.LazyFile") -> None:
     """Write the questions."""

@@ -18,19 +18,17 @@ import click
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from tools.fit.linking import read_linking_examples, train_linking_model
+from tools.options import FILE, NEW_FILE, STORE
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "files", type=click.Path(path_type=Path, exists=True, dir_okay=False), nargs=-1, required=True
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.argument("files", type=FILE, nargs=-1, required=True)
+@STORE
 @click.option("--seed", default=0, show_default=True)
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NEW_FILE,
     required=True,
-    metavar="FILE",
     help="Where to write the model; an existing file is replaced.",
 )
 def main(files: Sequence[Path], store: Path, seed: int, output: Path) -> None:

@@ -18,13 +18,12 @@ import click
 
 from kbqa.engine.questions.official import Row, read_question_rows
 from kbqa.sparql.errors import InputError
+from tools.options import FILE
 
 
 @click.command(help=__doc__)
-@click.argument("questions", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument(
-    "ids_file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
+@click.argument("questions", type=FILE)
+@click.argument("ids_file", required=False, type=FILE)
 @click.option(
     "--draw", type=click.IntRange(1), metavar="N", help="Print N ids drawn at random instead."
 )

@@ -2,12 +2,11 @@
 
 A file that was cut must be refused, or mean what it meant before; one made of rows may also hold
 fewer of them. A file with other bytes may mean something else, as few formats have checksums, but
-must be read or refused.
+must be read or refused. `tools/fuzz/formats.py` lists the files.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,17 +14,6 @@ from random import Random
 from tools.fuzz.formats import Format, engine_files, graph_files, training_files
 from tools.fuzz.mutation import cuts, mutated_bytes, mutated_json_text
 from tools.fuzz.trying import Outcome, Try, Wrong, reported
-
-_MAKERS = (graph_files, engine_files, training_files)
-
-
-@dataclass(frozen=True)
-class _Damaged:
-    """A format with what its file holds while it is whole."""
-
-    format: Format
-    content: bytes
-    whole: object
 
 
 @contextmanager
@@ -37,8 +25,10 @@ def files(folder: Path) -> Iterator[Try]:
             each = random.choice(formats)
             if random.random() < 0.5:
                 _try_cut(each, random.choice(cuts(len(each.content))))
+            elif random.random() < 0.5 and each.is_text:
+                _read(each, mutated_json_text(random, each.content.decode()))
             else:
-                _try_change(each, random)
+                _read(each, mutated_bytes(random, each.content))
 
         yield try_one
 
@@ -50,50 +40,39 @@ def cut_everywhere(folder: Path) -> Outcome:
     with _open_formats(folder) as formats:
         for each in formats:
             for at in cuts(len(each.content)):
-                outcome.note(f"{each.format.name}, byte {at}", partial(_try_cut, each, at))
+                outcome.note(f"{each.name}, byte {at}", partial(_try_cut, each, at))
     return outcome
 
 
 @contextmanager
-def _open_formats(folder: Path) -> Iterator[list[_Damaged]]:
+def _open_formats(folder: Path) -> Iterator[list[Format]]:
     with ExitStack() as stack:
         formats = []
-        for make in _MAKERS:
+        for make in (graph_files, engine_files, training_files):
             below = folder / make.__name__
             below.mkdir()
             formats += stack.enter_context(make(below))
-        yield [_Damaged(each, each.file.read_bytes(), each.read()) for each in formats]
+        for each in formats:
+            each.content, each.whole = each.file.read_bytes(), each.read()
+        yield formats
 
 
-def _try_cut(each: _Damaged, at: int) -> None:
-    found = _read(each, each.content[:at], f"{each.format.name}, cut at byte {at}")
-    if found is None or found == each.whole:
-        return
-    if each.format.is_rows and _is_beginning(found, each.whole):
-        return
-    raise Wrong(f"{each.format.name}, cut at byte {at} of {len(each.content)}, is read otherwise")
+def _try_cut(each: Format, at: int) -> None:
+    found, whole = _read(each, each.content[:at]), each.whole
+    if each.is_rows and isinstance(found, list) and isinstance(whole, list):
+        whole = whole[: len(found)]
+    if found not in (None, whole):
+        raise Wrong(f"{each.name}, cut at byte {at} of {len(each.content)}, is read otherwise")
 
 
-def _try_change(each: _Damaged, random: Random) -> None:
-    if random.random() < 0.5 and each.format.is_text:
-        content = mutated_json_text(random, each.content.decode())
-    else:
-        content = mutated_bytes(random, each.content)
-    _read(each, content, f"{each.format.name} as {content[:3000]!r}")
-
-
-def _read(each: _Damaged, content: bytes, tried: str) -> object | None:
+def _read(each: Format, content: bytes) -> object | None:
     """Read a file with other content; None if it is refused."""
-    each.format.file.write_bytes(content)
+    each.file.write_bytes(content)
     try:
-        with reported(tried):
-            return each.format.read()
+        with reported(f"{each.name} as {content[:3000]!r}"):
+            return each.read()
         return None
     finally:
-        each.format.restore(each.content)
-
-
-def _is_beginning(found: object, whole: object) -> bool:
-    return (
-        isinstance(found, Sequence) and isinstance(whole, Sequence) and found == whole[: len(found)]
-    )
+        for beside in ("-journal", "-wal", "-shm"):  # SQLite's
+            each.file.with_name(each.file.name + beside).unlink(missing_ok=True)
+        each.file.write_bytes(each.content)

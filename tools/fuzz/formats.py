@@ -27,7 +27,7 @@ from kbqa.engine.evaluation.retrieve import read_retrieval_row
 from kbqa.engine.evaluation.rows import flatten_manifest, read_run
 from kbqa.engine.files import TextCache, manifest_path, read_rows
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.retrieval.retriever import SHIPPED_SCORER, load_scorer
 from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.serve.guard import ApiKeys
@@ -53,29 +53,17 @@ from kbqa.training.run import LOG_FILE, RunFolder
 from tools.fuzz.seeds import QUESTIONS, WRITTEN, ScriptedWriter, small_store
 
 
-@dataclass(frozen=True)
+@dataclass
 class Format:
-    """A kind of file, with one example of it.
+    """A kind of file, with one example of it."""
 
-    Attributes:
-        name: For reports.
-        file: The example.
-        read: Read it as kbqa does; return what it holds, or None if it may mean anything.
-        is_rows: It is a list of rows, which may be shorter; `read` returns it as a list.
-        is_text: It is JSON, JSON Lines or TOML.
-    """
-
-    name: str
-    file: Path
-    read: Callable[[], object]
-    is_rows: bool = False
-    is_text: bool = True
-
-    def restore(self, content: bytes) -> None:
-        """Put its content back, and remove what SQLite left beside it."""
-        for beside in ("-journal", "-wal", "-shm"):
-            self.file.with_name(self.file.name + beside).unlink(missing_ok=True)
-        self.file.write_bytes(content)
+    name: str  # for reports
+    file: Path  # the example
+    read: Callable[[], object]  # as kbqa does; None if what it holds may be anything
+    is_rows: bool = False  # a list of rows, which may be shorter; `read` returns it as a list
+    is_text: bool = True  # JSON, JSON Lines or TOML
+    content: bytes = b""  # of the whole file
+    whole: object = None  # what this holds
 
 
 @contextmanager
@@ -96,48 +84,36 @@ def graph_files(folder: Path) -> Iterator[list[Format]]:
         dumps=[ReadDump("ab" * 32, 10)],
     ).save(state)
     rules.write_text(profile("qa").to_toml(), encoding="utf-8")
+
+    def read_manifests() -> object:
+        return check_manifest(layout.directory), read_manifest(layout.directory)
+
+    def read_schema() -> object:
+        schema = Schema.open(layout.schema)
+        return dict(schema.properties), schema.mediators
+
+    def search_names() -> object:
+        with closing(NameIndex.open(layout.names)) as names:
+            near = names.near("jamaicca"), names.containing("bieber"), names.search("ja")
+            return names.lookup("Jamaica"), near, names.match_spans(("money", "of", "jamaica"))
+
+    def read_counts() -> object:
+        with closing(Statistics.open(layout.statistics)) as statistics:
+            counts = dict(statistics.relations()), dict(statistics.types())
+            return counts, statistics.hub_relations("m.0hub", "out", 9)
+
     yield [
-        Format("manifest of a store", layout.manifest, lambda: _manifest(layout.directory)),
-        Format("schema", layout.schema, lambda: _schema(layout.schema)),
-        Format("names", layout.names, lambda: _names(layout.names), is_text=False),
-        Format("statistics", layout.statistics, lambda: _counts(layout.statistics), is_text=False),
+        Format("manifest of a store", layout.manifest, read_manifests),
+        Format("schema", layout.schema, read_schema),
+        Format("names", layout.names, search_names, is_text=False),
+        Format("statistics", layout.statistics, read_counts, is_text=False),
         Format("state of a load", state, lambda: read_checkpoint(state)),
-        Format("rules", rules, lambda: _rules(rules)),
+        Format("rules", rules, lambda: _ignored(read_rules(rules))),
     ]
 
 
-def _rules(path: Path) -> None:
-    """Read rules; most beginnings of TOML are TOML, too, so there is nothing to compare."""
-    read_rules(path)
-
-
-def _manifest(directory: Path) -> object:
-    return check_manifest(directory), read_manifest(directory)
-
-
-def _schema(path: Path) -> object:
-    schema = Schema.open(path)
-    return dict(schema.properties), schema.mediators
-
-
-def _names(path: Path) -> object:
-    with closing(NameIndex.open(path)) as names:
-        return (
-            names.lookup("Jamaica"),
-            names.near("jamaicca"),
-            names.containing("bieber"),
-            names.search("ja"),
-            names.match_spans(("money", "of", "jamaica")),
-        )
-
-
-def _counts(path: Path) -> object:
-    with closing(Statistics.open(path)) as statistics:
-        return (
-            dict(statistics.relations()),
-            dict(statistics.types()),
-            statistics.hub_relations("m.0hub", "out", 9),
-        )
+def _ignored(_: object) -> None:
+    """Return nothing to compare: most beginnings of TOML, say, are TOML too."""
 
 
 _CONFIG = """store = "/data/freebase"
@@ -175,11 +151,25 @@ def _runs(folder: Path, graph: Graph) -> list[Format]:
         writer.generate, asked, beams, source=source, settings={}, gold_entities=False, batch_size=2
     )
 
-    def go_on() -> object:
-        """Resume the run, and return its rows."""
-        return _evaluate(graph, asked, beams, run)
+    def resume() -> object:
+        with Engine(graph, SavedBeams("beams"), settings={"judge": "confidence"}) as engine:
+            config = EvaluationConfig(timings=False)
+            return evaluate(engine, asked, run, config, beams=read_beams(beams))
 
-    go_on()
+    def read_rows_of_run() -> object:
+        recorded = read_run(run)
+        make_report(recorded).to_dict()
+        return list(recorded.rows)
+
+    def report() -> object:
+        recorded = read_run(run)
+        flatten_manifest(recorded.manifest)
+        return make_report(recorded).to_dict()
+
+    def read_retrieved() -> object:
+        return [read_retrieval_row(row, f"line {number}") for number, row in read_rows(retrieved)]
+
+    resume()
     retrieved = folder / "retrieved.jsonl"
     triple = {"subject": "m.0a", "relation": "a.b", "object": "m.0c", "score": 0.5, "pooled": None}
     row = {"schema_version": 1, "question": "a?", "topics": ["m.0a"], "triples": [triple]}
@@ -190,34 +180,12 @@ def _runs(folder: Path, graph: Graph) -> list[Format]:
         Format("question set", source, lambda: read_questions(source), is_rows=True),
         Format("beams", beams, lambda: list(read_beams(beams).items()), is_rows=True),
         Format("manifest of beams", manifest_path(beams), lambda: record_beams(beams)),
-        Format("run, read", run, lambda: _rows(run), is_rows=True),
-        Format("run, resumed", run, go_on),
-        Format("manifest of a run, read", manifest, lambda: _report(run)),
-        Format("manifest of a run, resumed", manifest, go_on),
-        Format("retrieved triples", retrieved, lambda: _retrieved(retrieved), is_rows=True),
+        Format("run, read", run, read_rows_of_run, is_rows=True),
+        Format("run, resumed", run, resume),
+        Format("manifest of a run, read", manifest, report),
+        Format("manifest of a run, resumed", manifest, resume),
+        Format("retrieved triples", retrieved, read_retrieved, is_rows=True),
     ]
-
-
-def _evaluate(graph: Graph, asked: list[Question], beams: Path, output: Path) -> object:
-    with Engine(graph, SavedBeams("beams"), settings={"judge": "confidence"}) as engine:
-        config = EvaluationConfig(timings=False)
-        return evaluate(engine, asked, output, config, beams=read_beams(beams))
-
-
-def _rows(run: Path) -> object:
-    recorded = read_run(run)
-    make_report(recorded).to_dict()
-    return list(recorded.rows)
-
-
-def _report(run: Path) -> object:
-    recorded = read_run(run)
-    flatten_manifest(recorded.manifest)
-    return make_report(recorded).to_dict()
-
-
-def _retrieved(path: Path) -> object:
-    return [read_retrieval_row(row, f"line {number}") for number, row in read_rows(path)]
 
 
 class _Chat:
@@ -272,30 +240,27 @@ def _models(folder: Path) -> list[Format]:
     adapter.write_text(
         json.dumps({"base_model_name_or_path": "base", "r": 8, "peft_type": "LORA"}), "utf-8"
     )
+
+    def link() -> object:
+        model, words = LinkingModel.load(linking), {"capital", "born"}
+        return model, model.asked_relations(words), model.type_agreement(["people.person"], words)
+
+    def judge() -> object:
+        model = ConfidenceModel.load(confidence)
+        return model, model.confidence({"share": 1.0, "hops": 2.0}), model.digest()
+
+    def score() -> object:
+        loaded, card = load_scorer(scorer)
+        return card, loaded.size
+
     return [
-        Format("linking model", linking, lambda: _link_by(linking)),
-        Format("confidence model", confidence, lambda: _judge_by(confidence)),
-        Format("card of a scorer", scorer, lambda: _scorer(scorer)),
-        Format("weights of a scorer", weights, lambda: _scorer(scorer), is_text=False),
+        Format("linking model", linking, link),
+        Format("confidence model", confidence, judge),
+        Format("card of a scorer", scorer, score),
+        Format("weights of a scorer", weights, score, is_text=False),
         Format("prompt", folder / PROMPT_FILE, lambda: load_prompt_format(folder).render("a?")),
         Format("adapter's settings", adapter, lambda: adapter_config(folder)),
     ]
-
-
-def _link_by(path: Path) -> object:
-    model = LinkingModel.load(path)
-    words = {"capital", "born"}
-    return model, model.asked_relations(words), model.type_agreement(["people.person"], words)
-
-
-def _judge_by(path: Path) -> object:
-    model = ConfidenceModel.load(path)
-    return model, model.confidence({"share": 1.0, "hops": 2.0}), model.digest()
-
-
-def _scorer(path: Path) -> object:
-    weights, card = load_scorer(path)
-    return card, weights.size
 
 
 def _settings(folder: Path) -> list[Format]:
@@ -303,7 +268,6 @@ def _settings(folder: Path) -> list[Format]:
     config.write_text(_CONFIG, encoding="utf-8")
     keys.write_text(_KEYS, encoding="utf-8")
 
-    # Most beginnings of TOML are TOML, too, so there is nothing to compare.
     def configure() -> None:
         read = read_config(config)
         context = click.Context(main)
@@ -317,58 +281,37 @@ def _settings(folder: Path) -> list[Format]:
     return [Format("kbqa.toml", config, configure), Format("API keys", keys, read_keys)]
 
 
-def _question_sets(folder: Path) -> list[Format]:
-    good = {"QuestionQuality": "Good", "ParseQuality": "Complete"}
-    parse = {
-        "TopicEntityMid": "m.0t",
-        "TopicEntityName": "T",
+_QUESTION_SETS = {
+    "WebQSP.json": """{"Questions": [{"QuestionId": "W", "RawQuestion": "a?", "Parses": [{
+        "TopicEntityMid": "m.0t", "TopicEntityName": "T",
         "Sparql": "SELECT ?x { ns:m.0t ns:a.b ?x }",
-        "AnnotatorComment": good,
+        "AnnotatorComment": {"QuestionQuality": "Good", "ParseQuality": "Complete"},
         "Constraints": [{"ArgumentType": "Entity", "Argument": "m.0c", "EntityName": "C"}],
-        "Answers": [{"AnswerArgument": "m.1", "EntityName": "A"}],
-    }
-    sets = {
-        "WebQSP": {"Questions": [{"QuestionId": "W", "RawQuestion": "a?", "Parses": [parse]}]},
-        "ComplexWebQuestions": [
-            {
-                "ID": "c",
-                "question": "b?",
-                "sparql": "SELECT ?x { ?x ns:a.b ns:m.0t }",
-                "answers": [{"answer_id": "m.2", "answer": "B"}],
-                "compositionality_type": "conjunction",
-            }
-        ],
-        "GrailQA": [
-            {
-                "qid": 2101,
-                "question": "d?",
-                "sparql_query": "SELECT ?x { ?x ns:a.b ns:m.0t }",
-                "s_expression": "(JOIN a.b m.0t)",
-                "level": "zero-shot",
-                "function": "none",
-                "graph_query": {"nodes": [{"node_type": "entity", "id": "m.0t"}]},
-                "answer": [{"answer_argument": "m.3", "entity_name": "D"}],
-            }
-        ],
-        "Free917": [{"utterance": "e?", "targetFormula": "(!fb:a.b fb:en.t)"}],
-        "RouterKGQA": [
-            {"instruction": "", "input": "Question:{f?}", "output": "Main Path:\n A -[a , b]-> ?x"}
-        ],
-    }
+        "Answers": [{"AnswerArgument": "m.1", "EntityName": "A"}]}]}]}""",
+    "ComplexWebQuestions.json": """[{"ID": "c", "question": "b?",
+        "sparql": "SELECT ?x { ?x ns:a.b ns:m.0t }", "compositionality_type": "conjunction",
+        "answers": [{"answer_id": "m.2", "answer": "B"}]}]""",
+    "GrailQA.json": """[{"qid": 2101, "question": "d?", "level": "zero-shot", "function": "none",
+        "sparql_query": "SELECT ?x { ?x ns:a.b ns:m.0t }", "s_expression": "(JOIN a.b m.0t)",
+        "graph_query": {"nodes": [{"node_type": "entity", "id": "m.0t"}]},
+        "answer": [{"answer_argument": "m.3", "entity_name": "D"}]}]""",
+    "Free917.json": """[{"utterance": "e?", "targetFormula": "(!fb:a.b fb:en.t)"}]""",
+    "RouterKGQA.json": r"""[{"instruction": "", "input": "Question:{f?}",
+        "output": "Main Path:\n A -[a , b]-> ?x"}]""",
+}
+
+
+def _question_sets(folder: Path) -> list[Format]:
     formats = []
-    for name, content in sets.items():
-        path = folder / f"{name}.json"
-        path.write_text(json.dumps(content), encoding="utf-8")
+    for name, content in _QUESTION_SETS.items():
+        path = folder / name
+        path.write_text(content, encoding="utf-8")
         formats.append(Format(name, path, partial(read_questions, path)))
     simple = folder / "simple.txt"
     fact = "www.freebase.com/m/0a\twww.freebase.com/a/b\twww.freebase.com/m/0c\tg?\n"
     simple.write_text(fact * 2, encoding="utf-8")
     # A question that lacks its end is a question still.
     return [*formats, Format("SimpleQuestions", simple, lambda: _ignored(read_questions(simple)))]
-
-
-def _ignored(_: object) -> None:
-    """Return nothing to compare."""
 
 
 _STEP = {"step": 1, "epoch": 0.5, "loss": 1.5}

@@ -43,6 +43,7 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm, Term
 from tools.convert.gold_crps import gold_queries
+from tools.options import FILE, NEW_FOLDER, STORE
 
 _NS = "http://rdf.freebase.com/ns/"
 _LINE = re.compile(rf"<{re.escape(_NS)}([^>]+)>\s+<{re.escape(_NS)}([^>]+)>\s")
@@ -95,24 +96,12 @@ def _object_text(term: Term) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "dumps",
-    metavar="GRAPH…",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    nargs=-1,
-    required=True,
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option(
-    "--questions",
-    "question_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-)
+@click.argument("dumps", metavar="GRAPH…", type=FILE, nargs=-1, required=True)
+@STORE
+@click.option("--questions", "question_file", type=FILE, required=True)
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NEW_FOLDER,
     required=True,
     metavar="DIR",
     help="Folder for the graph, its store and the questions.",

@@ -547,7 +547,7 @@ def make_server(reply: Callable[[str], str], port: int) -> ThreadingHTTPServer:
 
 
 @click.command(help=__doc__)
-@click.option("--questions", "files", type=FILE, required=True, multiple=True, metavar="FILE")
+@click.option("--questions", "files", type=FILE, required=True, multiple=True)
 @STORE
 @click.option("--port", default=8900, show_default=True)
 def main(files: Sequence[Path], store: Path, port: int) -> None:

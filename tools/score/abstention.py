@@ -24,6 +24,7 @@ from kbqa.engine.evaluation.rows import Row, read_run
 from kbqa.engine.evaluation.scores import bootstrap_mean, score_best
 from kbqa.engine.evaluation.statistics import RIGHT_F1, separate
 from kbqa.sparql.errors import InputError
+from tools.options import FILE
 
 _KEPT = (0.99, 0.975, 0.95, 0.9, 0.8)
 _TIERS = (None, "independent", "annotated")
@@ -44,7 +45,7 @@ def threshold_keeping(confidences: Sequence[float], share: float) -> float:
 @click.option(
     "--answered",
     "answered_runs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
     required=True,
     metavar="RUN",
@@ -53,7 +54,7 @@ def threshold_keeping(confidences: Sequence[float], share: float) -> float:
 @click.option(
     "--unanswerable",
     "unanswerable_runs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
     required=True,
     metavar="RUN",

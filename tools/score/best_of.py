@@ -31,6 +31,7 @@ from kbqa.engine.resources import Resources
 from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
+from tools.options import FILE
 from tools.score.shared import (
     BeamRunner,
     Scores,
@@ -80,9 +81,8 @@ def question_groups(question: Question, trained: TrainedRelations | None) -> lis
 @click.option(
     "--trained",
     "training_files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
-    metavar="FILE",
     help="Question set that a model was trained on; repeatable.",
 )
 def main(

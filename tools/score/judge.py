@@ -52,6 +52,7 @@ from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.pools import read_judged
 from kbqa.training.judge.reading import Judged, fit_confidence
+from tools.options import FILE, FOLDER
 from tools.score.best_of import question_groups
 from tools.score.shared import (
     BeamRunner,
@@ -145,14 +146,12 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "beam_file", metavar="BEAMS", type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
+@click.argument("beam_file", metavar="BEAMS", type=FILE)
 @beam_options
 @click.option(
     "--judge",
     "judge_folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     default=SHIPPED_JUDGE,
     metavar="DIR",
     help="Judge that kbqa train-judge wrote; by default the one that comes with kbqa.",
@@ -160,16 +159,14 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
 @click.option(
     "--features",
     "feature_files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
-    metavar="FILE",
     help="Features of held-out questions, which kbqa train-judge wrote; repeatable.",
 )
 @click.option(
     "--before",
     "before_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
+    type=FILE,
     help="What was written before, by another adapter.",
 )
 def main(

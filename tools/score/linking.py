@@ -32,6 +32,7 @@ from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from tools.fit.linking import LinkingExample, linking_example
+from tools.options import FILE, STORE
 from tools.score.shared import share_with_interval
 
 _KEPT = 5
@@ -89,15 +90,13 @@ def read_examples(path: Path, graph: Graph, rows: int | None) -> list[LinkingExa
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "files", type=click.Path(path_type=Path, exists=True, dir_okay=False), nargs=-1, required=True
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.argument("files", type=FILE, nargs=-1, required=True)
+@STORE
 @click.option("--rows", type=click.IntRange(1), help="Maximum number of questions of a file.")
 @click.option(
     "--model",
     "model_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     default=SHIPPED_MODEL,
     help="Linking model instead of the shipped one.",
 )

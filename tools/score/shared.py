@@ -37,6 +37,7 @@ from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.training_set import load_examples
+from tools.options import FILE
 
 _Z = 1.959964  # of the normal distribution, for 95 %
 
@@ -69,7 +70,7 @@ def paired_difference(first: Sequence[float], second: Sequence[float]) -> str:
     return f"{paired_bootstrap(first, second)}, {wins} wins, {losses} losses, p = {p:.3g}"
 
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+_FILE = FILE
 
 several_beams = click.argument("files", metavar="BEAMS…", type=_FILE, nargs=-1, required=True)
 """The argument of a tool that reads several files of beams."""

@@ -19,6 +19,7 @@ from kbqa.engine.evaluation.breakdowns import rows_by_tier
 from kbqa.engine.evaluation.rows import RecordedRun, Row, measure_costs, read_run
 from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.sparql.errors import InputError
+from tools.options import FILE
 
 _COLUMNS = (
     "run",
@@ -43,13 +44,7 @@ _COSTS = ("calls", "general_calls", "tokens", "seconds")
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "runs",
-    metavar="RUN.jsonl…",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    nargs=-1,
-    required=True,
-)
+@click.argument("runs", metavar="RUN.jsonl…", type=FILE, nargs=-1, required=True)
 def main(runs: Sequence[Path]) -> None:
     """Print the table."""
     click.echo(f"| {' | '.join(_COLUMNS)} |")

@@ -28,6 +28,7 @@ import click
 
 from kbqa.kb.layout import StoreLayout
 from tools.bench.measured_run import disk_bytes, machine, process_tree
+from tools.options import NEW_FOLDER
 from tools.store_content import Content, store_content
 
 _DISK_BAR = 1.2
@@ -62,7 +63,7 @@ class Killed:
 
 @click.command()
 @click.argument("dump", type=click.Path(exists=True, path_type=Path))
-@click.option("--work", required=True, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--work", required=True, type=NEW_FOLDER)
 @click.option("--kills", default=20, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=1, show_default=True, help="Another seed chooses other moments.")
 @click.option("--shard-triples", default=100_000, show_default=True, type=click.IntRange(min=1))

@@ -81,116 +81,39 @@ _ONE_WAY = {
     "type.object.type": Property("type.type"),
 }
 
-# Master first; (master, type it leads to, reverse, type that leads to, uniqueness of each).
+# Each leads to the domain of the other.
 _PAIRS = (
-    (
-        "base.locations.countries.continent",
-        "base.locations.continents",
-        "base.locations.continents.countries_within",
-        "base.locations.countries",
-        False,
-    ),
-    (
-        "chemistry.chemical_element.chemical_series",
-        "chemistry.chemical_series",
-        "chemistry.chemical_series.elements",
-        "chemistry.chemical_element",
-        False,
-    ),
-    (
-        "chemistry.chemical_element.periodic_table_block",
-        "chemistry.periodic_table_block",
-        "chemistry.periodic_table_block.elements",
-        "chemistry.chemical_element",
-        True,
-    ),
-    (
-        "chemistry.isotope.isotope_of",
-        "chemistry.chemical_element",
-        "chemistry.chemical_element.isotopes",
-        "chemistry.isotope",
-        True,
-    ),
-    (
-        "language.human_language.writing_system",
-        "language.language_writing_system",
-        "language.language_writing_system.languages",
-        "language.human_language",
-        False,
-    ),
-    (
-        "location.administrative_division.country",
-        "location.country",
-        "location.country.administrative_divisions",
-        "location.administrative_division",
-        True,
-    ),
+    ("base.locations.countries.continent", "base.locations.continents.countries_within"),
+    ("chemistry.chemical_element.chemical_series", "chemistry.chemical_series.elements"),
+    ("chemistry.chemical_element.periodic_table_block", "chemistry.periodic_table_block.elements"),
+    ("chemistry.isotope.isotope_of", "chemistry.chemical_element.isotopes"),
+    ("language.human_language.writing_system", "language.language_writing_system.languages"),
+    ("location.administrative_division.country", "location.country.administrative_divisions"),
     (
         "location.administrative_division.first_level_division_of",
-        "location.country",
         "location.country.first_level_divisions",
-        "location.administrative_division",
-        True,
     ),
     (
         "location.administrative_division.second_level_division_of",
-        "location.country",
         "location.country.second_level_divisions",
-        "location.administrative_division",
-        True,
     ),
-    (
-        "location.country.currency_formerly_used",
-        "finance.currency",
-        "finance.currency.countries_formerly_used",
-        "location.country",
-        False,
-    ),
-    (
-        "location.country.currency_used",
-        "finance.currency",
-        "finance.currency.countries_used",
-        "location.country",
-        False,
-    ),
-    (
-        "location.country.languages_spoken",
-        "language.human_language",
-        "language.human_language.countries_spoken_in",
-        "location.country",
-        False,
-    ),
-    (
-        "location.location.adjoin_s",
-        "location.adjoining_relationship",
-        "location.adjoining_relationship.adjoins",
-        "location.location",
-        False,
-    ),
-    (
-        "location.location.containedby",
-        "location.location",
-        "location.location.contains",
-        "location.location",
-        False,
-    ),
-    (
-        "location.location.nearby_airports",
-        "aviation.airport",
-        "aviation.airport.serves",
-        "location.location",
-        False,
-    ),
-    (
-        "location.location.time_zones",
-        "time.time_zone",
-        "time.time_zone.locations_in_this_time_zone",
-        "location.location",
-        False,
-    ),
+    ("location.country.currency_formerly_used", "finance.currency.countries_formerly_used"),
+    ("location.country.currency_used", "finance.currency.countries_used"),
+    ("location.country.languages_spoken", "language.human_language.countries_spoken_in"),
+    ("location.location.adjoin_s", "location.adjoining_relationship.adjoins"),
+    ("location.location.containedby", "location.location.contains"),
+    ("location.location.nearby_airports", "aviation.airport.serves"),
+    ("location.location.time_zones", "time.time_zone.locations_in_this_time_zone"),
 )
+_UNIQUE = {
+    "chemistry.chemical_element.periodic_table_block",
+    "chemistry.isotope.isotope_of",
+    "location.administrative_division.country",
+    "location.administrative_division.first_level_division_of",
+    "location.administrative_division.second_level_division_of",
+}
 
 PROPERTIES = dict(_ONE_WAY)
-for _forward, _to, _backward, _from, _unique in _PAIRS:
-    PROPERTIES[_forward] = Property(_to, _backward, _unique)
-    PROPERTIES[_backward] = Property(_from, _forward)
+for _forward, _backward in _PAIRS:
+    for _one, _other in ((_forward, _backward), (_backward, _forward)):
+        PROPERTIES[_one] = Property(_other.rpartition(".")[0], _other, _one in _UNIQUE)

@@ -3,7 +3,7 @@
 A line then takes one at random, which costs a list look-up.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from tools.make.generated.lines import END
@@ -29,25 +29,15 @@ def encoded(texts: list[str]) -> list[bytes]:
 
 @dataclass(slots=True)
 class Values:
-    """The tables.
+    """The tables."""
 
-    Attributes:
-        of: Objects by the kind of property.
-        first_words: What English names begin with; with the opening quote.
-        last_words: Their ends, with the space before.
-        name_tails: What some of them end with.
-        foreign_names: Objects that are names in other languages, `NAMES_A_LANGUAGE` of each.
-        sentences: What descriptions are built from.
-        key_words: Words of Wikipedia's titles, as keys escape them.
-    """
-
-    of: dict[Kind, list[bytes]]
-    first_words: list[bytes]
-    last_words: list[bytes]
-    name_tails: list[bytes]
-    foreign_names: list[bytes]
-    sentences: list[bytes]
-    key_words: list[bytes] = field(default_factory=list)
+    of: dict[Kind, list[bytes]]  # objects by the kind of property
+    first_words: list[bytes]  # what English names begin with; with the opening quote
+    last_words: list[bytes]  # their ends, with the space before
+    name_tails: list[bytes]  # what some of them end with
+    foreign_names: list[bytes]  # names in other languages, `NAMES_A_LANGUAGE` of each
+    sentences: list[bytes]  # what descriptions are built from
+    key_words: list[bytes]  # words of Wikipedia's titles, as keys escape them
 
 
 def make_values(seed: int) -> Values:

@@ -1,6 +1,6 @@
 """Time path pooling of 25 to 500 triples with each kernel, beside networkx and the paper's times.
 
-    python -m tools.retrieval.time_pooling
+    python -m tools.methods.time_pooling
 
 The triples are made up: most lead on from the topics, many of them from few nodes, and the others
 lie apart. The baseline is Algorithm 1 of the paper, written with networkx, on the same triples in
