@@ -1,11 +1,9 @@
 """Measure queries on a store: searches and paths of 1 to 3 hops, from ordinary entities and hubs.
 
-    python -m tools.bench.query STORE [--entities 1000] [--seed 1] [--virtuoso FOLDER]
+    python -m tools.bench.query STORE [--entities 1000] [--seed 1]
 
 Searches go through the store's operations, paths through queries in this process. Each runs once to
-warm up and then three times, and the median counts. FOLDER holds the store's triples as N-Triples
-(``kbqa load-freebase DUMP --emit-shards FOLDER``): with it, a plain SPARQLWrapper sends the same
-queries to a Virtuoso.
+warm up and then three times, and the median counts.
 
 Names of a hub's neighbours are asked for as kbqa does: at most 1,000 neighbours, then the names of
 these, here as one query with the LIMIT in a sub-SELECT.
@@ -14,13 +12,12 @@ these, here as one query with the LIMIT in a sub-SELECT.
 import sqlite3
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import click
 import pyoxigraph
@@ -28,10 +25,9 @@ import pyoxigraph
 from kbqa.kb.graph import DEFAULT_LIMIT, Direction, Schema
 from kbqa.kb.layout import StoreLayout, read_manifest
 from kbqa.kb.store import OxigraphStore
-from kbqa.sparql.templates import NAME, TYPE, neighbours_query, relations_query
+from kbqa.sparql.templates import NAME, TYPE
 from kbqa.sparql.terms import full_iri, iri
 from tools.bench.measured_run import machine
-from tools.graph_servers import MissingServer, Virtuoso, empty_virtuoso
 from tools.options import FOLDER
 
 _TOPIC = "common.topic"
@@ -39,15 +35,11 @@ _DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
 _CANDIDATES = 20
 _HUBS = 20
 _QUICK_MS, _HUB_SEARCH_MS, _CAPPED_MS = 0.2, 20.0, 100.0
-_BUFFERS = 340_000
 _ROUNDS = 3
 
 
-class Query(NamedTuple):
-    """A query: what answers it here and returns the number of rows, and the same as SPARQL."""
-
-    run: Callable[[], int]
-    text: str
+Query = Callable[[], int]
+"""Asks the store, and returns the number of rows."""
 
 
 @dataclass(slots=True)
@@ -64,47 +56,16 @@ class Template:
 @click.argument("store", type=FOLDER)
 @click.option("--entities", "count", default=1000, show_default=True, type=click.IntRange(min=2))
 @click.option("--seed", default=1, show_default=True, help="Another seed, other entities.")
-@click.option(
-    "--virtuoso",
-    "shards",
-    type=FOLDER,
-    metavar="FOLDER",
-    help="Compare with a Virtuoso that holds the N-Triples of this folder.",
-)
-def main(store: Path, count: int, seed: int, shards: Path | None) -> None:
+def main(store: Path, count: int, seed: int) -> None:
     """Measure queries."""
     kept = read_manifest(store).summary.kept
     print(f"{machine()}; {time.strftime('%Y-%m-%d')}")
     print(f"{store.name}: {kept:,} triples; {count} entities drawn with seed {seed}; warm, ms")
-    with ExitStack() as stack:
-        graph = OxigraphStore.open(store)
-        stack.callback(graph.close)
-        templates = _Queries(graph, count, seed).templates()
-        virtuoso = None
-        if shards is not None:
-            files = [file.resolve() for file in sorted(shards.glob("*.nt*"))]
-            try:
-                starting = empty_virtuoso([shards.resolve()], buffers=_BUFFERS, parent=shards)
-                virtuoso = stack.enter_context(starting)
-            except MissingServer as error:
-                raise click.ClickException(str(error)) from error
-            virtuoso.load(files, loaders=2)
-        head = f"\n{'':42}{'n':>6}{'rows':>8}{'median':>9}{'p95':>10}{'max':>10}{'bar':>7}{'':5}"
-        print(head + (f"{'Virtuoso':>10}{'ratio':>8}" if virtuoso else ""))
-        for template in templates:
+    print(f"\n{'':42}{'n':>6}{'rows':>8}{'median':>9}{'p95':>10}{'max':>10}{'bar':>7}")
+    with closing(OxigraphStore.open(store)) as graph:
+        for template in _Queries(graph, count, seed).templates():
             if template.queries:
-                _measure(template, virtuoso)
-
-
-def _medians_ms(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """Return the median of each query's rounds; a round runs all of them."""
-    taken: list[list[float]] = [[] for _ in runs]
-    for _ in range(_ROUNDS):
-        for times, run in zip(taken, runs, strict=True):
-            started = time.perf_counter()
-            run()
-            times.append(1000 * (time.perf_counter() - started))
-    return [statistics.median(times) for times in taken]
+                _measure(template)
 
 
 class _Queries:
@@ -158,19 +119,13 @@ class _Queries:
         yield between
 
     def _relations(self, entity: str, direction: Direction) -> Query:
-        return Query(
-            lambda: len(self._graph.relations(entity, direction)),
-            relations_query(entity, direction, DEFAULT_LIMIT),
-        )
+        return lambda: len(self._graph.relations(entity, direction))
 
     def _neighbours(self, entity: str, relation: str, direction: Direction) -> Query:
-        return Query(
-            lambda: len(self._graph.neighbours(entity, relation, direction)),
-            neighbours_query(entity, relation, direction, DEFAULT_LIMIT),
-        )
+        return lambda: len(self._graph.neighbours(entity, relation, direction))
 
     def _query(self, text: str) -> Query:
-        return Query(lambda: self._rows(text), text)
+        return lambda: self._rows(text)
 
     def _linked(self, start: str, end: str) -> Query:
         # The start comes first: a store without statistics begins there, so it is not to be a hub.
@@ -254,35 +209,23 @@ class _Queries:
         return [relations, neighbours, named]
 
 
-def _measure(template: Template, virtuoso: Virtuoso | None) -> None:
-    runs = [query.run for query in template.queries]
-    rows = sum(run() for run in runs)
-    ours = _medians_ms(runs)
-    median, slowest = statistics.median(ours), max(ours)
-    p95 = sorted(ours)[int(0.95 * (len(ours) - 1))]
+def _measure(template: Template) -> None:
+    queries = template.queries
+    rows = sum(query() for query in queries)
+    taken: list[list[float]] = [[] for _ in queries]
+    for _ in range(_ROUNDS):  # each of all queries
+        for times, query in zip(taken, queries, strict=True):
+            started = time.perf_counter()
+            query()
+            times.append(1000 * (time.perf_counter() - started))
+    medians = sorted(map(statistics.median, taken))
+    median, slowest = statistics.median(medians), medians[-1]
+    p95 = medians[int(0.95 * (len(medians) - 1))]
     is_over = (slowest if template.on_hubs else median) > template.bar_ms
-    line = (
-        f"{template.name:42}{len(ours):6}{rows / len(ours):8.1f}{median:9.3f}{p95:10.3f}"
+    print(
+        f"{template.name:42}{len(queries):6}{rows / len(queries):8.1f}{median:9.3f}{p95:10.3f}"
         f"{slowest:10.3f}{template.bar_ms:7g}{' over' if is_over else '   ok'}"
     )
-    if virtuoso is not None:
-        asks = [_asker(virtuoso, query.text) for query in template.queries]
-        for ask in asks:
-            ask()
-        theirs = statistics.median(_medians_ms(asks))
-        line += f"{theirs:10.3f}{theirs / median:8.1f}"
-    print(line)
-
-
-def _asker(virtuoso: Virtuoso, text: str) -> Callable[[], int]:
-    from SPARQLWrapper import JSON, SPARQLWrapper
-
-    address, _, graph = virtuoso.url.partition("?default-graph-uri=")
-    wrapper = SPARQLWrapper(address)
-    wrapper.addDefaultGraph(graph)
-    wrapper.setReturnFormat(JSON)
-    wrapper.setQuery(text)
-    return lambda: len(wrapper.queryAndConvert())
 
 
 if __name__ == "__main__":

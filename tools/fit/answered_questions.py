@@ -26,7 +26,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.training.data.targets import row_query
 from kbqa.training.data.training_set import row_id
-from tools.options import STORE
+from tools.options import FILE, STORE
 
 
 class FilePair(click.ParamType[tuple[Path, Path]]):
@@ -38,13 +38,10 @@ class FilePair(click.ParamType[tuple[Path, Path]]):
         self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Path, Path]:
         """Split an argument at its first equals sign."""
-        pair = tuple(map(Path, value.split("=", 1)))
-        if len(pair) != 2:
+        first, equals, second = value.partition("=")
+        if not equals:
             self.fail(f"{value!r}: expected two files, as {self.name}", param, ctx)
-        for path in pair:
-            if not path.is_file():
-                self.fail(f"there is no file {path}", param, ctx)
-        return pair
+        return FILE.convert(first, param, ctx), FILE.convert(second, param, ctx)
 
 
 def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:

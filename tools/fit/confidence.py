@@ -22,16 +22,14 @@ from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.reading import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
-from tools.options import NEW_FILE, STORE
+from tools.options import GOLD_ENTITIES, NEW_FILE, STORE
 from tools.score.shared import BeamRunner
 
 
 @click.command(help=__doc__)
 @click.argument("pairs", metavar="QUESTIONS=BEAMS…", type=FilePair(), nargs=-1, required=True)
 @STORE
-@click.option(
-    "--gold-entities", is_flag=True, help="Use the questions' gold topics before linking."
-)
+@GOLD_ENTITIES
 @click.option(
     "--output",
     type=NEW_FILE,

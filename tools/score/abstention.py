@@ -3,7 +3,7 @@
     python -m tools.score.abstention --answered run.jsonl --unanswerable twins.jsonl
 
 Both are runs of `kbqa eval`: one of questions that the graph can answer, and one of those that it
-cannot: twins (`tools.make.twins`), or the tier *none*, whose gold queries do not find the gold
+cannot: twins (see docs/results.md), or the tier *none*, whose gold queries do not find the gold
 answers. A question without an answer counts as one of confidence 0. Printed are the AUROC of the
 confidences, and what each threshold costs: the share of answerable questions that are still
 answered, their F1, and the share of the others that are declined. The thresholds keep 99 to 80 % of

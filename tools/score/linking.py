@@ -31,7 +31,7 @@ from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from tools.fit.linking import LinkingExample, linking_example
+from tools.fit.linker import LinkingExample, linking_example
 from tools.options import FILE, STORE
 from tools.score.shared import share_with_interval
 

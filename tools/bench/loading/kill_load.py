@@ -19,10 +19,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import click
 
@@ -35,25 +35,15 @@ _DISK_BAR = 1.2
 _POLL_S = 0.0005
 _LONGEST_MOVE_S = 0.01
 _END_TIMEOUT_S = 20.0
-_AT_A_SECOND = "at a random second"
+_ANY = "at a random second"
 _INDEXING = "while indexes are written"
 _COMPACTING = "while the store is compacted"
 _MOVING = "while parts are moved"
 # Half of the kills are at any time, so that a load is killed in all its stages.
-_MOMENTS = (
-    _AT_A_SECOND,
-    _AT_A_SECOND,
-    _INDEXING,
-    _COMPACTING,
-    _AT_A_SECOND,
-    _AT_A_SECOND,
-    _COMPACTING,
-    _MOVING,
-)
+_MOMENTS = (_ANY, _ANY, _INDEXING, _COMPACTING, _ANY, _ANY, _COMPACTING, _MOVING)
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
+class Killed(NamedTuple):
     """A run of the command that was killed, or not."""
 
     seconds: float  # how long it ran
@@ -87,6 +77,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
     )
 
     store = work / "killed"
+    layout = StoreLayout(store)
     shutil.rmtree(store, ignore_errors=True)
     random = Random(seed)
     moments = cycle(_MOMENTS)
@@ -104,11 +95,11 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
             what = "first process" if first_alone else "all processes"
             found = ", ".join(_found(store))
             print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:30}{found}")
-            if not _has_ended(store):
-                continue
+            if not layout.is_finished or layout.building.exists():
+                continue  # else it was complete, and only had to exit
         loads += 1
-        is_finished = StoreLayout(store).is_finished
-        differences = _compare(expected, store, size) if is_finished else ["no finished store"]
+        finished = layout.is_finished
+        differences = _compare(expected, store, size) if finished else ["no finished store"]
         if run.code:
             differences.append(f"the command ended with code {run.code}")
         problems += [f"load {loads}: {difference}" for difference in differences]
@@ -138,13 +129,14 @@ def _run(
         process.wait()
     else:
         delays_s = {
-            _AT_A_SECOND: whole_s,
+            _ANY: whole_s,
             _INDEXING: whole_s / 10,
             _COMPACTING: whole_s / 20,
             _MOVING: _LONGEST_MOVE_S,
         }
         if _comes(_has_begun(moment, store), process):
-            _wait(random.uniform(0, delays_s[moment]), process)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(random.uniform(0, delays_s[moment]))
     if process.poll() is not None:
         return Killed(time.monotonic() - started, process.returncode, 0)
     tree = process_tree(process.pid)
@@ -188,11 +180,6 @@ def _comes(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]") -> 
     return True
 
 
-def _wait(seconds: float, process: "subprocess.Popen[bytes]") -> None:
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-
-
 def _still_running(tree: Sequence[int]) -> int:
     """Count the processes that do not end."""
     deadline = time.monotonic() + _END_TIMEOUT_S
@@ -219,12 +206,6 @@ def _found(store: Path) -> list[str]:
     shards = [name for name in working if name.startswith("shard-")]
     others = [name for name in working if name not in shards and not name.endswith(".lock")]
     return names + ["building:", *others] + ([f"shards: {len(shards)}"] if shards else [])
-
-
-def _has_ended(store: Path) -> bool:
-    """Return whether a load was complete when it was killed and only had to exit."""
-    layout = StoreLayout(store)
-    return layout.is_finished and not layout.building.exists()
 
 
 def _compare(expected: dict[str, Content], store: Path, size: int) -> list[str]:
