@@ -31,6 +31,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
+from tools.options import FILE, NEW_FILE
 from tools.score.shared import share_with_interval
 
 ENGINES = ("embedded", "oxigraph", "virtuoso")
@@ -59,11 +60,11 @@ class Outcome:
 
 
 @click.command()
-@click.option("--queries", type=click.Path(exists=True, path_type=Path), required=True)
-@click.option("--graph", "dump", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--queries", type=FILE, required=True)
+@click.option("--graph", "dump", type=FILE, required=True)
 @click.option("--engine", "engines", type=click.Choice(ENGINES), multiple=True, default=ENGINES)
 @click.option("--limit", type=int, help="Only as many queries, spread over the file.")
-@click.option("--failures", type=click.Path(path_type=Path), help="List what is not exact here.")
+@click.option("--failures", type=NEW_FILE, help="List what is not exact here.")
 def main(
     queries: Path, dump: Path, engines: Sequence[str], limit: int | None, failures: Path | None
 ) -> None:

@@ -70,18 +70,11 @@ def main(pairs: Sequence[tuple[Path, Path]], store: Path, output: "click.utils.L
         for questions, rows in pairs:
             ids = {str(row["id"]) for _, row in read_rows(rows)}
             for question in read_answered(questions, ids, graph):
-                output.write(json.dumps(_record(question), ensure_ascii=False) + "\n")
-
-
-def _record(question: Question) -> dict[str, object]:
-    [gold] = question.golds
-    return {
-        "id": question.id,
-        "question": question.text,
-        "sparql": question.sparql,
-        "topic_entities": [{"mid": each.mid, "name": each.name} for each in question.topics],
-        "answers": [{"arg": answer} for answer in sorted(gold)],
-    }
+                topics = [{"mid": each.mid, "name": each.name} for each in question.topics]
+                record = {"id": question.id, "question": question.text, "sparql": question.sparql}
+                answers = [{"arg": answer} for gold in question.golds for answer in sorted(gold)]
+                record |= {"topic_entities": topics, "answers": answers}
+                output.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

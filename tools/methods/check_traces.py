@@ -243,11 +243,7 @@ def holds(graph: Graph, triple: tuple[str, str, str]) -> bool:
 
 
 RULES: Mapping[str, Callable[[Row, Settings], Problems]] = {
-    "bpc": bpc,
-    "knowpath": knowpath,
-    "trace": trace,
-    "tog": tog,
-    "pog": pog,
+    rule.__name__: rule for rule in (bpc, knowpath, trace, tog, pog)
 }
 
 if __name__ == "__main__":

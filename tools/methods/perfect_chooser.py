@@ -156,12 +156,9 @@ class PerfectChooser:
         self._graph, self._schema = graph, GraphSchema(graph)
         self._questions = {_one_line(question.text): question for question in questions}
         paths = gold_paths(self._questions.values(), graph)
-        self._paths = {_one_line(text): path for text, path in paths.items()}
+        self.paths = {_one_line(text): path for text, path in paths.items()}
         self._known: dict[str, list[Known]] = {}
         self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._paths)
 
     def reply(self, text: str) -> str:
         """Answer a prompt of a method."""
@@ -198,7 +195,7 @@ class PerfectChooser:
 
     def _repair(self, prompt: Prompt) -> str:
         """Reply to a prompt of `kbqa.engine.running.repair`."""
-        path, canonical = self._paths.get(prompt.question), self._schema.canonical
+        path, canonical = self.paths.get(prompt.question), self._schema.canonical
         gold = () if path is None else (str(path.topic), *canonical(path.hops))
         offered = {
             int(number): (topic, *canonical(_hops(_OFFERED_HOP, hops)))
@@ -220,7 +217,7 @@ class PerfectChooser:
 
         First comes the parse that the path answers best, with the fewest answers.
         """
-        asked, path = self._questions.get(question), self._paths.get(question)
+        asked, path = self._questions.get(question), self.paths.get(question)
         if asked is None or path is None:
             return []
         topics = {topic.mid for topic in asked.topics}
@@ -555,7 +552,9 @@ def main(files: Sequence[Path], store: Path, port: int) -> None:
     with closing(open_graph(store)) as graph:
         chooser = PerfectChooser((each for file in files for each in read_questions(file)), graph)
         server = make_server(chooser.reply, port)
-        click.echo(f"{len(chooser)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True)
+        click.echo(
+            f"{len(chooser.paths)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True
+        )
         server.serve_forever()
 
 

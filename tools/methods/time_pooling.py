@@ -37,8 +37,7 @@ PAPER_MS: dict[KernelName, dict[int, float]] = {
     "bfs": {25: 1.9, 50: 3.1, 100: 7.4, 200: 29.4, 500: 232.2},
     "walk": {25: 3.1, 50: 3.6, 100: 4.5, 200: 5.7, 500: 9.1},
 }
-_APART = 0.2
-"""The share of triples that lie apart from the topics."""
+_APART = 0.2  # the share of triples that lie apart from the topics
 
 
 def made_triples(count: int, topics: int, chance: Random) -> ScoredTriples:

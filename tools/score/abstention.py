@@ -42,24 +42,8 @@ def threshold_keeping(confidences: Sequence[float], share: float) -> float:
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--answered",
-    "answered_runs",
-    type=FILE,
-    multiple=True,
-    required=True,
-    metavar="RUN",
-    help="Questions that the graph can answer; repeatable.",
-)
-@click.option(
-    "--unanswerable",
-    "unanswerable_runs",
-    type=FILE,
-    multiple=True,
-    required=True,
-    metavar="RUN",
-    help="Questions that it cannot answer, or of tier none; repeatable.",
-)
+@click.option("--answered", "answered_runs", type=FILE, multiple=True, required=True)
+@click.option("--unanswerable", "unanswerable_runs", type=FILE, multiple=True, required=True)
 @click.option("--unsure-below", type=click.FloatRange(0, 1), metavar="CONFIDENCE")
 def main(
     answered_runs: Sequence[Path], unanswerable_runs: Sequence[Path], unsure_below: float | None

@@ -21,7 +21,7 @@ not count. A model that learnt only the reverse of a relation can still write th
 So questions with a relation of which not even the reverse was trained on are a group of their own.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +72,12 @@ class TrainedRelations:
         reverses = frozenset(each.reverse for each in stated if each is not None and each.reverse)
         return cls(named, reverses)
 
-    def groups(self, relations: Collection[str]) -> list[str]:
-        """Return the groups of a question with these gold relations; none if it has none."""
+    def groups(self, question: Question) -> list[str]:
+        """Return the groups of a question; none without relations in its gold query."""
+        try:
+            relations = query_mentions(question.sparql or "").relations
+        except InputError:
+            return []
         if not relations:
             return []
         unseen = [relation for relation in relations if relation not in self.named]
@@ -113,7 +117,7 @@ def question_groups(question: Question, trained: TrainedRelations | None) -> lis
         groups = [" + ".join(_TIERS), f"tier: {question.tier}"]
     else:
         return [f"tier: {question.tier}"]
-    return groups if trained is None else groups + trained.groups(gold_relations(question))
+    return groups if trained is None else groups + trained.groups(question)
 
 
 @click.command(help=__doc__)

@@ -143,12 +143,7 @@ def _without(judged: Judged, group: Set[str]) -> Judged:
     multiple=True,
     help="Features of held-out questions, which kbqa train-judge wrote; repeatable.",
 )
-@click.option(
-    "--before",
-    "before_file",
-    type=FILE,
-    help="What was written before, by another adapter.",
-)
+@click.option("--before", "before_file", type=FILE, help="What another adapter wrote before.")
 def main(
     beam_file: Path,
     question_file: Path,

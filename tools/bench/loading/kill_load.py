@@ -28,7 +28,7 @@ import click
 
 from kbqa.kb.layout import StoreLayout
 from tools.bench.measured_run import disk_bytes, machine, process_tree
-from tools.options import NEW_FOLDER
+from tools.options import FILE, NEW_FOLDER
 from tools.store_content import Content, store_content
 
 _DISK_BAR = 1.2
@@ -52,7 +52,7 @@ class Killed(NamedTuple):
 
 
 @click.command()
-@click.argument("dump", type=click.Path(exists=True, path_type=Path))
+@click.argument("dump", type=FILE)
 @click.option("--work", required=True, type=NEW_FOLDER)
 @click.option("--kills", default=20, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=1, show_default=True, help="Another seed chooses other moments.")
@@ -87,7 +87,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
     while True:
         moment = next(moments) if killed < kills else None
         first_alone = killed % 2 == 1
-        run = _run([*command, str(store)], store, moment, first_alone, random, whole_s)
+        run = _run([*command, str(store)], moment, first_alone, random, whole_s)
         if run.left:
             problems.append(f"kill {killed + 1}: {run.left} processes were left behind")
         if run.code is None:
@@ -115,12 +115,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
 
 
 def _run(
-    command: Sequence[str],
-    store: Path,
-    moment: str | None,
-    first_alone: bool,
-    random: Random,
-    whole_s: float,
+    command: Sequence[str], moment: str | None, first_alone: bool, random: Random, whole_s: float
 ) -> Killed:
     """Run the command and kill it at a moment, if it gets that far."""
     started = time.monotonic()
@@ -128,15 +123,10 @@ def _run(
     if moment is None:
         process.wait()
     else:
-        delays_s = {
-            _ANY: whole_s,
-            _INDEXING: whole_s / 10,
-            _COMPACTING: whole_s / 20,
-            _MOVING: _LONGEST_MOVE_S,
-        }
-        if _comes(_has_begun(moment, store), process):
+        delays_s = {_ANY: whole_s, _INDEXING: whole_s / 10, _COMPACTING: whole_s / 20}
+        if _comes(_has_begun(moment, Path(command[-1])), process):
             with suppress(subprocess.TimeoutExpired):
-                process.wait(random.uniform(0, delays_s[moment]))
+                process.wait(random.uniform(0, delays_s.get(moment, _LONGEST_MOVE_S)))
     if process.poll() is not None:
         return Killed(time.monotonic() - started, process.returncode, 0)
     tree = process_tree(process.pid)

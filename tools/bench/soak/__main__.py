@@ -100,10 +100,8 @@ def soak(
                 if process.poll() is not None
             ]
             time.sleep(interval_s)
-    codes = {name: process.returncode for name, process in processes.items()}
-    return samples, ended or [
-        f"{name} was stopped and ended with {c}" for name, c in codes.items() if c
-    ]
+    stopped = [(name, process.returncode) for name, process in processes.items()]
+    return samples, ended or [f"{job} was stopped and ended with {c}" for job, c in stopped if c]
 
 
 @contextmanager
@@ -120,12 +118,10 @@ def _working(folder: Path, model: bool) -> Iterator[Mapping[str, "subprocess.Pop
                 "KBQA_CACHE": str(below / "cache"),
             }
             command = [sys.executable, "-m", "tools.bench.soak.work", name, str(folder)]
+            command += ["--model"] if model else []
             with (below / "log").open("wb") as log:
                 processes[name] = subprocess.Popen(
-                    [*command, *(["--model"] if model else [])],
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
+                    command, stdout=log, stderr=subprocess.STDOUT, env=environment
                 )
         yield processes
     finally:
@@ -142,17 +138,16 @@ def sample(seconds: float, job: str, pid: int, folder: Path) -> Sample:
     """Measure a job; what ended meanwhile counts nothing."""
     tree = process_tree(pid)
     below = folder / job
-    files = sum(_count(part, "**/*") for part in (below / "tmp", below / "cache"))
     rounds = below / "rounds"
     return Sample(
-        round(seconds, 2),
-        job,
-        round(sum(map(memory_bytes, tree)) / 1e6, 1),
-        sum(_count(Path(f"/proc/{each}/fd"), "*") for each in tree),
-        len(tree),
-        sum(_count(Path(f"/proc/{each}/task"), "*") for each in tree),
-        files,
-        rounds.stat().st_size if rounds.is_file() else 0,
+        seconds=round(seconds, 2),
+        job=job,
+        memory_mb=round(sum(map(memory_bytes, tree)) / 1e6, 1),
+        descriptors=sum(_count(Path(f"/proc/{each}/fd"), "*") for each in tree),
+        processes=len(tree),
+        threads=sum(_count(Path(f"/proc/{each}/task"), "*") for each in tree),
+        files=sum(_count(below / part, "**/*") for part in ("tmp", "cache")),
+        rounds=rounds.stat().st_size if rounds.is_file() else 0,
     )
 
 

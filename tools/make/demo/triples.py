@@ -19,13 +19,9 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def mint(key: str) -> str:
-    """Make the mid of a source's key; the same key always gives the same mid.
+    """Make the mid of a source's key, always the same: ``m.d38q4d_7`` for ``country/KE``.
 
-    Freebase's own mids begin with ``m.0`` and these with ``m.d``, so that none can be mistaken
-    for another's.
-
-    >>> mint("country/KE")
-    'm.d38q4d_7'
+    Freebase's own begin with ``m.0``, and these with ``m.d``, so none is mistaken for another's.
     """
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:5], "big")
     return "m.d" + "".join(_DIGITS[number >> shift & 31] for shift in range(0, 35, 5))

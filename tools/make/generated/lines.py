@@ -7,8 +7,9 @@ tests/kb/loading/test_cleaning.py does.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,9 @@ class Lines:
         return Block(b"".join(lines), len(lines), kinds)
 
 
+Fate = Literal["legal", "repaired", "rejected", "skipped"]
+
+
 class Defect(NamedTuple):
     """A kind of defect: what a loader ought to do with such a line, and its form.
 
@@ -81,7 +85,7 @@ class Defect(NamedTuple):
     nothing. In the form, ``<S>`` is the subject's term and ``SUBJECT`` its id.
     """
 
-    fate: Literal["legal", "repaired", "rejected", "skipped"]
+    fate: Fate
     form: bytes
 
     def make(self, subject: bytes) -> bytes:
@@ -92,7 +96,6 @@ class Defect(NamedTuple):
 
 _NS = b"<http://rdf.freebase.com/ns/"
 _XSD = b"^^<http://www.w3.org/2001/XMLSchema#"
-_BORN = b"people.person.date_of_birth"
 _GENDER = _NS + b"people.person.gender>"
 _MALE = _NS + b"m.05zppz>"
 
@@ -110,7 +113,7 @@ def _paged(iri: bytes) -> bytes:
 
 
 def _born(text: bytes, datatype: bytes) -> bytes:
-    return _with(_BORN, b'"' + text + b'"' + _XSD + datatype + b">")
+    return _with(b"people.person.date_of_birth", b'"' + text + b'"' + _XSD + datatype + b">")
 
 
 def _gendered(form: bytes) -> bytes:
@@ -118,87 +121,73 @@ def _gendered(form: bytes) -> bytes:
     return form.replace(b"<G>", _GENDER).replace(b"<M>", _MALE)
 
 
+_legal, _repaired, _rejected, _skipped = (partial(Defect, fate) for fate in get_args(Fate))
+
 DEFECTS = {
     # 2: separators and ends of line
-    "spaces for tabs": Defect("legal", _gendered(b"<S>    <G>   <M>    .\n")),
-    "no final dot": Defect("repaired", _gendered(b"<S>\t<G>\t<M>\n")),
-    "dot glued to the object": Defect("legal", _gendered(b"<S>\t<G>\t<M>.\n")),
-    "carriage return": Defect("legal", _gendered(b"<S>\t<G>\t<M>\t.\r\n")),
-    "blank line": Defect("skipped", b"\n"),
-    "comment": Defect("skipped", b"# a comment\n"),
+    "spaces for tabs": _legal(_gendered(b"<S>    <G>   <M>    .\n")),
+    "no final dot": _repaired(_gendered(b"<S>\t<G>\t<M>\n")),
+    "dot glued to the object": _legal(_gendered(b"<S>\t<G>\t<M>.\n")),
+    "carriage return": _legal(_gendered(b"<S>\t<G>\t<M>\t.\r\n")),
+    "blank line": _skipped(b"\n"),
+    "comment": _skipped(b"# a comment\n"),
     # 3: earlier formats
-    "Turtle's prefixed names": Defect(
-        "repaired", b"ns:SUBJECT\tns:people.person.gender\tns:m.05zppz.\n"
+    "Turtle's prefixed names": _repaired(b"ns:SUBJECT\tns:people.person.gender\tns:m.05zppz.\n"),
+    "namespace of :BaseKB": _legal(
+        _gendered(_NS + b"SUBJECT>\t<G>\t<M>.\n").replace(b"freebase", b"basekb")
     ),
-    "namespace of :BaseKB": Defect(
-        "legal", _gendered(_NS + b"SUBJECT>\t<G>\t<M>.\n").replace(b"freebase", b"basekb")
+    "predicates joined over a mediator": _legal(
+        _with(b"award.award_nominee.award_nominations..award.award_nomination.award_nominee", _MALE)
     ),
-    "predicates joined over a mediator": Defect(
-        "legal",
-        _with(
-            b"award.award_nominee.award_nominations..award.award_nomination.award_nominee", _MALE
-        ),
-    ),
-    "exploded key": Defect(
-        "legal",
-        b'<S>\t<http://rdf.freebase.com/key/key.wikipedia.en>\t"Sunday_VS_Magazine$003A_2"\t.\n',
+    "exploded key": _legal(
+        b'<S>\t<http://rdf.freebase.com/key/key.wikipedia.en>\t"Sunday_VS_Magazine$003A_2"\t.\n'
     ),
     # 4, 10: predicates
-    "id as a predicate": Defect("legal", _with(b"m.0106fvn0", b'"12"')),
-    "dollar in a predicate": Defect(
-        "legal", _with(b"user.test.default_domain.price$0024", b'"12"')
-    ),
-    "empty object": Defect("rejected", _gendered(b"<S>\t<G>\t\t.\n")),
+    "id as a predicate": _legal(_with(b"m.0106fvn0", b'"12"')),
+    "dollar in a predicate": _legal(_with(b"user.test.default_domain.price$0024", b'"12"')),
+    "empty object": _rejected(_gendered(b"<S>\t<G>\t\t.\n")),
     # 5: numbers and truth values
-    "bare number": Defect("repaired", _with(b"people.person.height_meters", b"4.5")),
-    "bare truth value": Defect("repaired", _with(b"people.person.is_known", b"true")),
-    "datatype as a prefixed name": Defect(
-        "repaired", _with(b"sports.pro_athlete.number", b'"1"^^xsd:int')
-    ),
+    "bare number": _repaired(_with(b"people.person.height_meters", b"4.5")),
+    "bare truth value": _repaired(_with(b"people.person.is_known", b"true")),
+    "datatype as a prefixed name": _repaired(_with(b"sports.pro_athlete.number", b'"1"^^xsd:int')),
     # 6: dates
-    "time of day as a dateTime": Defect("legal", _born(b"T00:00", b"dateTime")),
-    "year and month as a gYear": Defect("legal", _born(b"-0410-09", b"gYear")),
-    "year zero": Defect("legal", _born(b"0000-08-27", b"date")),
-    "year and month as a dateTime": Defect("legal", _born(b"2001-06", b"dateTime")),
-    "thirtieth of February": Defect("legal", _born(b"1999-02-30", b"date")),
+    "time of day as a dateTime": _legal(_born(b"T00:00", b"dateTime")),
+    "year and month as a gYear": _legal(_born(b"-0410-09", b"gYear")),
+    "year zero": _legal(_born(b"0000-08-27", b"date")),
+    "year and month as a dateTime": _legal(_born(b"2001-06", b"dateTime")),
+    "thirtieth of February": _legal(_born(b"1999-02-30", b"date")),
     # 7: escapes and encodings
-    "escape \\x": Defect("repaired", _named(rb'"Webov\xfd prohl\xed\u017ee\u010d"@en')),
-    "escape that there is not": Defect("rejected", _named(rb'"C\:\games"@en')),
-    "escaped surrogate pair": Defect("repaired", _named(rb'"Ace \uD83C\uDCA1"@en')),
-    "escaped half of a surrogate pair": Defect("rejected", _named(rb'"Ace \uD83C"@en')),
-    "Latin-1": Defect("rejected", _named('"Mine Güngör"@en'.encode("latin-1"))),
+    "escape \\x": _repaired(_named(rb'"Webov\xfd prohl\xed\u017ee\u010d"@en')),
+    "escape that there is not": _rejected(_named(rb'"C\:\games"@en')),
+    "escaped surrogate pair": _repaired(_named(rb'"Ace \uD83C\uDCA1"@en')),
+    "escaped half of a surrogate pair": _rejected(_named(rb'"Ace \uD83C"@en')),
+    "Latin-1": _rejected(_named('"Mine Güngör"@en'.encode("latin-1"))),
     # 8, 9: characters and lengths
-    "control character": Defect("legal", _named(b'"end\x1aof file"@en')),
-    "literal of 70,000 bytes": Defect(
-        "legal", _with(b"common.document.text", b'"' + b"word " * 14_000 + b'"@en')
+    "control character": _legal(_named(b'"end\x1aof file"@en')),
+    "literal of 70,000 bytes": _legal(
+        _with(b"common.document.text", b'"' + b"word " * 14_000 + b'"@en')
     ),
-    "character beyond the first plane": Defect("legal", _named('"𝄞 Clef"@en'.encode())),
+    "character beyond the first plane": _legal(_named('"𝄞 Clef"@en'.encode())),
     # 11, 12, 13: IRIs
-    "key escape in an IRI": Defect(
-        "legal", _paged(b"http://www.ranker.com/review/arnold$002F493404")
+    "key escape in an IRI": _legal(_paged(b"http://www.ranker.com/review/arnold$002F493404")),
+    "Latin-1 in percent signs": _legal(_paged(b"http://en.wikipedia.org/wiki/Mine_G%FCng%F6r")),
+    "percent signs escaped twice": _legal(
+        _paged(b"http://en.wikipedia.org/wiki/Round_%2526_Round")
     ),
-    "Latin-1 in percent signs": Defect(
-        "legal", _paged(b"http://en.wikipedia.org/wiki/Mine_G%FCng%F6r")
-    ),
-    "percent signs escaped twice": Defect(
-        "legal", _paged(b"http://en.wikipedia.org/wiki/Round_%2526_Round")
-    ),
-    "two IRIs in one": Defect(
-        "legal", _paged(b"http://www.michaelnugent.comhttp://twitter.com/micknugent")
-    ),
-    "space in an IRI": Defect("repaired", _paged(b"http://www.example.com/a page")),
-    "braces in an IRI": Defect("repaired", _paged(b"http://www.example.com/{id}|^`")),
-    "broken percent sign": Defect("legal", _paged(b"http://www.example.com/100%")),
-    "backslash in an IRI": Defect("repaired", _paged(rb"http://www.example.com\index")),
+    "two IRIs in one": _legal(_paged(b"http://www.michaelnugent.comhttp://twitter.com/micknugent")),
+    "space in an IRI": _repaired(_paged(b"http://www.example.com/a page")),
+    "braces in an IRI": _repaired(_paged(b"http://www.example.com/{id}|^`")),
+    "broken percent sign": _legal(_paged(b"http://www.example.com/100%")),
+    "backslash in an IRI": _repaired(_paged(rb"http://www.example.com\index")),
     # 18, 19: missing values, and tags
-    "no value": Defect("legal", _with(b"freebase.valuenotation.has_no_value", _MALE)),
-    "underscore in a language tag": Defect("repaired", _named('"山水"@zh_TW'.encode())),
+    "no value": _legal(_with(b"freebase.valuenotation.has_no_value", _MALE)),
+    "underscore in a language tag": _repaired(_named('"山水"@zh_TW'.encode())),
     # Not seen in a dump, but in files derived from one
-    "literal as the subject": Defect("rejected", _gendered(b'"a"\t<G>\t<M>\t.\n')),
-    "two terms": Defect("rejected", _gendered(b"<S>\t<G>\t.\n")),
-    "four terms": Defect("rejected", _gendered(b"<S>\t<G>\t<M>\t<M>\t.\n")),
-    "unclosed literal": Defect("rejected", _named(b'"Jaxon')),
-    "cut line": Defect("rejected", b"<S>\t<http://rdf.free\n"),
+    "literal as the subject": _rejected(_gendered(b'"a"\t<G>\t<M>\t.\n')),
+    "two terms": _rejected(_gendered(b"<S>\t<G>\t.\n")),
+    "four terms": _rejected(_gendered(b"<S>\t<G>\t<M>\t<M>\t.\n")),
+    "unclosed literal": _rejected(_named(b'"Jaxon')),
+    "cut line": _rejected(b"<S>\t<http://rdf.free\n"),
 }
 """Every kind, by name."""
 

@@ -1,7 +1,6 @@
 """Blocks of ordinary nodes: topics with names, keys and facts, and the mediators between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,20 +37,26 @@ _WITH_LANGUAGE = 0.85
 _ENGLISH = 0.75
 
 
-@dataclass(slots=True)
 class _Block:
     """A block that is being made; places are numbers of nodes within it."""
 
-    random: np.random.Generator
-    lines: Lines
-    own: list[bytes]
-    topics: Ints
-    topic_types: Ints
-    countries: Ints
-    mediators: Ints
-    mediator_types: Ints
-    by_type: Ints
-    sorted_types: Ints
+    def __init__(
+        self, plan: Plan, number: int, random: np.random.Generator, predicates: Sequence[bytes]
+    ) -> None:
+        first = number * NODES_A_BLOCK
+        nodes = np.arange(first, min(first + NODES_A_BLOCK, plan.node_count))
+        fives = np.arange(first // 5, nodes[-1] // 5 + 1)
+        topics = (fives[:, None] * 3 + np.arange(3)).ravel()
+        mediators = (fives[:, None] * 2 + np.arange(2)).ravel()
+        self.random = random
+        self.lines = Lines(plan.terms(nodes), predicates)
+        self.own = plan.terms(nodes, b">" + END)
+        self.topics = plan.topic_nodes(topics) - first
+        self.topic_types, self.countries = plan.topic_types(topics)
+        self.mediators = plan.mediator_nodes(mediators) - first
+        self.mediator_types = plan.mediator_types(mediators)
+        order = np.argsort(self.topic_types, kind="stable")
+        self._by_type, self._sorted_types = self.topics[order], self.topic_types[order]
 
     def some(self, places: Ints, share: float) -> Ints:
         """Choose some places at random."""
@@ -67,10 +72,10 @@ class _Block:
 
     def of_type(self, types: Ints) -> Ints:
         """Choose a topic of this block for each type; -1 if there is none."""
-        first = np.searchsorted(self.sorted_types, types, side="left")
-        count = np.searchsorted(self.sorted_types, types, side="right") - first
+        first = np.searchsorted(self._sorted_types, types, side="left")
+        count = np.searchsorted(self._sorted_types, types, side="right") - first
         chosen = first + (self.random.random(len(types)) * count).astype(np.int64)
-        found = self.by_type[np.minimum(chosen, len(self.by_type) - 1)]
+        found = self._by_type[np.minimum(chosen, len(self._by_type) - 1)]
         return np.where(count > 0, found, -1)
 
 
@@ -98,7 +103,7 @@ class NodeBlocks:
 
     def lines(self, number: int, random: np.random.Generator) -> Lines:
         """Make the lines of a block."""
-        block = self._start(number, random)
+        block = _Block(self._plan, number, random, self._predicates)
         self._add_names(block)
         self._add_keys(block)
         self._add_pages(block)
@@ -106,29 +111,6 @@ class NodeBlocks:
         self._add_topic_facts(block)
         self._add_mediators(block)
         return block.lines
-
-    def _start(self, number: int, random: np.random.Generator) -> _Block:
-        plan = self._plan
-        first = number * NODES_A_BLOCK
-        nodes = np.arange(first, min(first + NODES_A_BLOCK, plan.node_count))
-        fives = np.arange(first // 5, nodes[-1] // 5 + 1)
-        topics = (fives[:, None] * 3 + np.arange(3)).ravel()
-        mediators = (fives[:, None] * 2 + np.arange(2)).ravel()
-        types, countries = plan.topic_types(topics)
-        places = plan.topic_nodes(topics) - first
-        order = np.argsort(types, kind="stable")
-        return _Block(
-            random=random,
-            lines=Lines(plan.terms(nodes), self._predicates),
-            own=plan.terms(nodes, b">" + END),
-            topics=places,
-            topic_types=types,
-            countries=countries,
-            mediators=plan.mediator_nodes(mediators) - first,
-            mediator_types=plan.mediator_types(mediators),
-            by_type=places[order],
-            sorted_types=types[order],
-        )
 
     def _english(self, block: _Block, count: int, end: bytes = b'"@en' + END) -> list[bytes]:
         values = self._values
