@@ -68,7 +68,8 @@ def main(
         _print_table(answerable, others, unsure_below)
         click.echo(f"\nWithout the {len(right):,} that are answered rightly all the same:\n")
         others = [row for row in others if row.id not in right]
-    _print_table(answerable, others, unsure_below)
+    if others:
+        _print_table(answerable, others, unsure_below)
 
 
 def _answered_rightly(others: Sequence[Row], answerable: Sequence[Row]) -> set[str]:
