@@ -77,7 +77,7 @@ LIMITS = {
     "lines of docstrings, per cent": 13.7,
     "product files with one importer": 32,
     "most files that name a kind of constraint": 8,
-    "tools lines": 11_740,
+    "tools lines": 8_940,
 }
 """How large the house may be: lower a limit when its figure falls."""
 

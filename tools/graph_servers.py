@@ -1,8 +1,6 @@
-"""Temporary real SPARQL servers over a small graph, on loopback: oxigraph and Virtuoso 7.
+"""Temporary real SPARQL servers over a small graph, on loopback, for tests and measurements.
 
-Oxigraph servers may be killed and started again.
-
-Tests and measurements use these. Each runs in a context, whose value is the endpoint's URL:
+Oxigraph servers may be killed and started again. Each runs in a context, whose value is the URL:
 
     with virtuoso_server([Path("graph.nt.gz")]) as url:
         SparqlEndpoint(url).ask("ASK { ?s ?p ?o }")
@@ -13,10 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,8 +41,8 @@ TransactionFile = temp.trx
 ServerPort = 127.0.0.1:{sql_port}
 DisableUnixSocket = 1
 DirsAllowed = {folders}
-NumberOfBuffers = {buffers}
-MaxDirtyBuffers = {dirty_buffers}
+NumberOfBuffers = 40000
+MaxDirtyBuffers = 30000
 CheckpointInterval = 0
 [HTTPServer]
 ServerPort = 127.0.0.1:{http_port}
@@ -118,87 +114,55 @@ def mortal_oxigraph_servers(
             _stop(server.process)
 
 
-@dataclass(frozen=True, slots=True)
-class Virtuoso:
-    """A running Virtuoso that holds nothing yet."""
-
-    pid: int  # its process
-    folder: Path  # where its database grows
-    url: str  # the endpoint
-    sql_port: int  # where it listens for SQL
-
-    def load(self, dumps: Sequence[Path], loaders: int = 1) -> None:
-        """Load N-Triples files, gzipped or not, as one graph, and write a checkpoint."""
-        statements = [
-            f"ld_dir({_sql(str(dump.parent))}, {_sql(dump.name)}, {_sql(_GRAPH)})" for dump in dumps
-        ]
-        _isql(self.sql_port, "; ".join(statements))
-        with ThreadPoolExecutor(loaders) as pool:
-            runs = [pool.submit(_isql, self.sql_port, "rdf_loader_run()") for _ in range(loaders)]
-        for run in runs:
-            run.result()
-        _isql(self.sql_port, "checkpoint")
-        loaded = _isql(
-            self.sql_port, "SELECT ll_file FROM load_list WHERE ll_state = 2 AND ll_error IS NULL"
-        )
-        if len(loaded.split()) < len(dumps):
-            raise RuntimeError(
-                "Virtuoso could not load everything: "
-                + _isql(self.sql_port, "SELECT ll_file, ll_state, ll_error FROM load_list")
-            )
-
-
 @contextmanager
 def virtuoso_server(
     dumps: Sequence[Path], limits: Mapping[str, int] | None = None
 ) -> Iterator[str]:
     """Load N-Triples files, gzipped or not, into a new Virtuoso and serve them as one graph."""
-    dumps = [dump.resolve() for dump in dumps]
-    with empty_virtuoso({dump.parent for dump in dumps}, limits) as virtuoso:
-        virtuoso.load(dumps)
-        yield virtuoso.url
-
-
-@contextmanager
-def empty_virtuoso(
-    readable: Iterable[Path],
-    limits: Mapping[str, int] | None = None,
-    buffers: int = 40_000,
-    parent: Path | None = None,
-) -> Iterator[Virtuoso]:
-    """Start a new Virtuoso."""
     if shutil.which("virtuoso-t") is None or shutil.which("isql-vt") is None:
         raise MissingServer(VIRTUOSO_IS_MISSING)
+    dumps = [dump.resolve() for dump in dumps]
     sql_port, http_port = _free_ports(2)
-    with TemporaryDirectory(prefix="virtuoso-", dir=parent) as folder:
+    with TemporaryDirectory(prefix="virtuoso-") as folder:
         lines = [f"{name} = {value}" for name, value in (_NO_LIMITS | dict(limits or {})).items()]
         ini = _INI.format(
             sql_port=sql_port,
             http_port=http_port,
-            folders=", ".join(sorted(str(each) for each in readable)),
-            buffers=buffers,
-            dirty_buffers=buffers * 3 // 4,
+            folders=", ".join(sorted({str(dump.parent) for dump in dumps})),
             limits="\n".join(lines),
         )
         Path(folder, "virtuoso.ini").write_text(ini, encoding="utf-8")
         log = Path(folder, "output.log")
+        command = ["virtuoso-t", "+foreground", "+configfile", "virtuoso.ini"]
         with log.open("wb") as output:
-            server = subprocess.Popen(
-                ["virtuoso-t", "+foreground", "+configfile", "virtuoso.ini"],
-                cwd=folder,
-                stdout=output,
-                stderr=output,
-            )
-        with _stopped_in_the_end(server):
+            server = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+        try:
             # Not by connecting, as Virtuoso once crashed while it was asked during its start.
             try:
                 _wait_for(lambda: b"Server online at" in log.read_bytes(), server, "Virtuoso")
             except RuntimeError as error:
                 words = log.read_text(encoding="utf-8", errors="replace")[-1000:]
                 raise RuntimeError(f"{error}: {words}") from error
+            _load(sql_port, dumps)
             # Virtuoso also holds its own graphs, which a query sees by default.
-            url = f"http://127.0.0.1:{http_port}/sparql?default-graph-uri={_GRAPH}"
-            yield Virtuoso(server.pid, Path(folder), url, sql_port)
+            yield f"http://127.0.0.1:{http_port}/sparql?default-graph-uri={_GRAPH}"
+        finally:
+            _stop(server)
+
+
+def _load(sql_port: int, dumps: Sequence[Path]) -> None:
+    """Load N-Triples files as one graph, and write a checkpoint."""
+    for dump in dumps:
+        words = (str(dump.parent), dump.name, _GRAPH)
+        quoted = ", ".join("'" + word.replace("'", "''") + "'" for word in words)
+        _isql(sql_port, f"ld_dir({quoted})")
+    _isql(sql_port, "rdf_loader_run(); checkpoint")
+    loaded = _isql(
+        sql_port, "SELECT ll_file FROM load_list WHERE ll_state = 2 AND ll_error IS NULL"
+    )
+    if len(loaded.split()) < len(dumps):
+        states = _isql(sql_port, "SELECT ll_file, ll_state, ll_error FROM load_list")
+        raise RuntimeError(f"Virtuoso could not load everything: {states}")
 
 
 def _isql(sql_port: int, statements: str) -> str:
@@ -213,18 +177,6 @@ def _isql(sql_port: int, statements: str) -> str:
     if done.returncode != 0 or "*** Error" in done.stdout:
         raise RuntimeError(f"Virtuoso cannot run {statements!r}: {done.stdout}{done.stderr}")
     return done.stdout
-
-
-def _sql(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-@contextmanager
-def _stopped_in_the_end(server: "subprocess.Popen[bytes]") -> Iterator[None]:
-    try:
-        yield
-    finally:
-        _stop(server)
 
 
 def _stop(server: "subprocess.Popen[bytes]") -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tools.bench.loading.load_estimate import KEPT_SHARE, LINES, StageCosts, at_full_size, estimate
-from tools.bench.loading.stages import main
+from kbqa.kb.loading.job import KEPT_SHARE
+from tools.bench.loading.stages import LINES, StageCosts, at_full_size, estimate, main
 from tools.make.dump import main as make_dump
 
 KEPT = round(LINES * KEPT_SHARE)

@@ -1,9 +1,9 @@
 import pytest
+from crp_match import CrpMatch, match_crps
 from hypothesis import given
 from strategies import crps
 
 from kbqa.sparql.forms import parse_crp, parse_routerkgqa
-from tools.crp_match import CrpMatch, match_crps
 
 GOLD = """Main Path:
  Kenya -[a , b]-> ?y

@@ -10,7 +10,7 @@ import pytest
 for package in ("httpx", "fastapi", "openai", "torch"):
     pytest.importorskip(package, reason="needs the serve, llm and lm extras")
 
-from tools.fuzz.targets import TARGETS  # noqa: E402
+from tools.fuzz.__main__ import TARGETS  # noqa: E402
 from tools.fuzz.trying import Try, Wrong, reported, try_inputs  # noqa: E402
 
 # Each takes five seconds of a processor at most.

@@ -8,7 +8,7 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from tools.fit.linking import (
+from tools.fit.linker import (
     ChoiceSet,
     LinkingExample,
     fit_weights,

@@ -15,8 +15,7 @@ from kbqa.engine.methods.direct import direct_prompt
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
-from tools.methods.perfect_chooser import PerfectChooser
-from tools.methods.perfect_replies import Prompt
+from tools.methods.perfect_chooser import PerfectChooser, Prompt
 
 BIEBER, RELATION = "m.06w2sn5", "people.person.sibling_s"
 NEXT = "people.sibling_relationship.sibling"

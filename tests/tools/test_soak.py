@@ -10,8 +10,7 @@ import pytest
 for package in ("httpx", "fastapi", "uvicorn"):
     pytest.importorskip(package, reason="needs the serve extra")
 
-from tools.bench.soak.__main__ import soak  # noqa: E402
-from tools.bench.soak.curves import Sample, draw, find_growth, write_results  # noqa: E402
+from tools.bench.soak.__main__ import Sample, find_growth, soak, write_results  # noqa: E402
 from tools.bench.soak.work import JOBS  # noqa: E402
 
 
@@ -25,8 +24,7 @@ def test_nothing_grows_while_everything_works(folder: Path) -> None:
     assert ended == []
     assert {each.job for each in samples} == set(JOBS)
     assert find_growth(samples) == []
-    write_results(folder, samples, [], "here")
-    draw(folder, samples)
+    write_results(folder, samples, [])
     with (folder / "soak.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(samples)
     summary = json.loads((folder / "soak.json").read_text())

@@ -1,7 +1,7 @@
 """Measure what a question costs on an endpoint: requests and seconds, beside the embedded store.
 
     python -m tools.bench.endpoints STORE --questions FILE --beams FILE [--dump DUMP]...
-        [--before DIR] [--count 30] [--rounds 3]
+        [--count 30] [--rounds 3]
 
 The graphs are the store, an oxigraph server over it, and, if its dumps are given, a Virtuoso with
 the same triples; or the servers that `--endpoint NAME URL` names, which run already. Questions are
@@ -10,13 +10,9 @@ has it write paths without them, constrained by the graph, `linking` finds the e
 question, `answering` runs the paths of `--beams`, and the others are methods that walk the graph,
 by chance. Each question is asked on all graphs in turn, so that a busy machine slows all alike, and
 once before, for what is only made once, such as its vector. Figures are per question, of its
-fastest round; the ratio is of the sums. `--before` is a checkout of another version, which is
-measured first, on the same servers.
+fastest round; the ratio is of the sums.
 """
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -49,6 +45,7 @@ from kbqa.kb.open import open_graph
 from kbqa.kb.protocol import QuerySender
 from tools.bench.measured_run import machine
 from tools.graph_servers import oxigraph_server, virtuoso_server
+from tools.options import FILE, FOLDER
 
 WAYS = ("suggesting", "decoding", "linking", "answering", "bpc", "knowpath", "tog", "pog")
 _STORE = "store"
@@ -66,12 +63,11 @@ class Cost(NamedTuple):
 
 
 @click.command(help=__doc__)
-@click.argument("store", type=click.Path(exists=True, path_type=Path))
-@click.option("--questions", type=click.Path(exists=True, path_type=Path), required=True)
-@click.option("--beams", type=click.Path(exists=True, path_type=Path), required=True)
-@click.option("--dump", "dumps", type=click.Path(exists=True, path_type=Path), multiple=True)
+@click.argument("store", type=FOLDER)
+@click.option("--questions", type=FILE, required=True)
+@click.option("--beams", type=FILE, required=True)
+@click.option("--dump", "dumps", type=FILE, multiple=True)
 @click.option("--endpoint", "endpoints", nargs=2, multiple=True, metavar="NAME URL")
-@click.option("--before", type=click.Path(exists=True, path_type=Path), metavar="DIR")
 @click.option("--backend", default="openvino", show_default=True, help="Runs the small model.")
 @click.option("--way", "ways", multiple=True, default=WAYS)
 @click.option("--count", default=30, show_default=True, type=click.IntRange(min=1))
@@ -83,7 +79,6 @@ def main(
     beams: Path,
     dumps: Sequence[Path],
     endpoints: Sequence[tuple[str, str]],
-    before: Path | None,
     backend: Backend,
     ways: Sequence[str],
     count: int,
@@ -97,38 +92,20 @@ def main(
             urls["oxigraph"] = servers.enter_context(oxigraph_server(StoreLayout(store).graph))
             if dumps:
                 urls["Virtuoso"] = servers.enter_context(virtuoso_server(dumps))
-        if before is not None:
-            _measure_again(before, {} if endpoints else urls)
         written = read_beams(beams)
         drawn = [each for each in read_questions(questions) if each.topics and each.id in written]
         drawn = Random(seed).sample(drawn, min(count, len(drawn)))
-        click.echo(f"{machine()}; {len(drawn)} questions, {rounds} rounds\n")
         click.echo(
-            "| asked by | graph | requests | ms in requests | ms in all | against the store |"
+            f"{machine()}; {len(drawn)} questions, {rounds} rounds\n\n"
+            "| asked by | graph | requests | ms in requests | ms in all | against the store |\n"
+            "|---|---|---|---|---|---|"
         )
-        click.echo("|---|---|---|---|---|---|")
         graphs = {_STORE: servers.enter_context(closing(open_graph(store)))}
         for name, url in urls.items():
             graphs[name] = servers.enter_context(closing(open_graph(endpoint=url)))
         for way in ways:
             asks = {name: _way(way, graph, written, backend) for name, graph in graphs.items()}
             _print_rows(way, _costs(asks, drawn, rounds))
-
-
-def _measure_again(checkout: Path, started: Mapping[str, str]) -> None:
-    """Run this tool with another version of kbqa, on the servers that were started for it too."""
-    arguments = [word for word in sys.argv[1:] if word not in ("--before", str(checkout))]
-    for name, url in started.items():
-        arguments += ["--endpoint", name, url]
-    path = str(checkout / "tools" / "importroot")
-    click.echo(f"before: {checkout}")
-    sys.stdout.flush()
-    subprocess.run(
-        [sys.executable, "-m", "tools.bench.endpoints", *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        check=True,
-    )
-    click.echo("\nnow:")
 
 
 def _way(way: str, graph: Graph, written: Beams, backend: Backend) -> Ask:

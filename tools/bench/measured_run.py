@@ -5,6 +5,7 @@ Linux only: the figures come from /proc.
 
 import os
 import platform
+import re
 import resource
 import subprocess
 import threading
@@ -20,18 +21,12 @@ _MB = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The cost of a command.
+    """The cost of a command."""
 
-    Attributes:
-        wall_s: Wall-clock seconds.
-        cpu_s: CPU seconds, children included.
-        peak_mb: Peak memory, sampled twice a second: the sum of the resident sets of all processes.
-            Shared pages count for each process: the programs' code, some 50 MB.
-        output: Its output.
-    """
-
-    wall_s: float
-    cpu_s: float
+    wall_s: float  # wall-clock time
+    cpu_s: float  # CPU time, children included
+    # The sum of the resident sets of all processes, sampled twice a second. Shared pages count for
+    # each process: the programs' code, some 50 MB.
     peak_mb: float
     output: str
 
@@ -53,15 +48,11 @@ def run_measured(command: Sequence[str | Path]) -> Measured:
     return Measured(time.monotonic() - started, cpu_s, memory.peak_bytes / _MB, output)
 
 
+@dataclass(slots=True)
 class Memory:
-    """The highest memory use seen.
+    """The highest memory use seen."""
 
-    Attributes:
-        peak_bytes: The highest sum over processes that ran at the same time.
-    """
-
-    def __init__(self) -> None:
-        self.peak_bytes = 0
+    peak_bytes: int = 0  # the highest sum over processes that ran at the same time
 
 
 @contextmanager
@@ -122,17 +113,10 @@ def disk_bytes(folder: Path) -> int:
 
 def machine() -> str:
     """Describe this machine in one line."""
-    model = platform.machine()
-    memory_kb = 0
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            model = line.partition(":")[2].strip()
-            break
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemTotal"):
-            memory_kb = int(line.split()[1])
-    load = os.getloadavg()[0]
+    processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = re.search(r"MemTotal:\s*(\d+)", Path("/proc/meminfo").read_text())
     return (
-        f"{os.cpu_count()} × {model}, {memory_kb / 1e6:.0f} GB memory, "
-        f"load average {load:.1f} at the start"
+        f"{os.cpu_count()} × {processor[1] if processor else platform.machine()}, "
+        f"{int(memory[1]) / 1e6 if memory else 0:.0f} GB memory, "
+        f"load average {os.getloadavg()[0]:.1f} at the start"
     )

@@ -6,15 +6,11 @@ The server is a process of its own on loopback, and every check stops by itself.
 questions that no adapter is trained on, the same for every row of a table; each time another
 question mark follows, so that no answer is remembered. The checks:
 
-- `batches`: seconds a question, by the number written for at once. The baseline is one.
 - `closed`: clients that each ask again once they are answered. The baseline is `Engine.ask` in a
   process without a server. Who is refused tries again later; the time counts from the last try.
 - `steady`: questions come at 80 % of what the server answers, for some minutes.
 - `overload`: they come at twice of it.
 - `thousand`: 1,000 clients ask 1,000 questions at once; each is answered or refused.
-- `same`: 1,000 clients ask one question at once; the model runs once.
-- `idle`: 1,000 clients wait on streams while others ask whether the server is alive.
-- `endless`: an endless SPARQL query runs beside eight clients.
 """
 
 import argparse
@@ -31,18 +27,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import count
-from pathlib import Path
+from itertools import count, islice
 from typing import NamedTuple
-from urllib.parse import quote
 
 from kbqa.training.demo import demo_examples
+from tools.bench.measured_run import memory_bytes
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64)
-BATCHES = (1, 2, 4, 8, 16, 32)
 CROWD = 1000
-ENDLESS = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }"
-ENDLESS_PATH = "Kenya" + " <- location.location.contains -> location.location.contains" * 20
 _TIMEOUT_S = 120.0
 
 
@@ -52,7 +44,6 @@ class Response(NamedTuple):
     status: int | str
     seconds: float
     retry_after_s: float = 0.0
-    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -63,14 +54,12 @@ class Server:
     host: str
     port: int
 
-    async def send(
-        self, method: str, path: str, body: object = None, accept: str = "*/*"
-    ) -> Response:
+    async def send(self, method: str, path: str, body: object = None) -> Response:
         """Send a request on a connection of its own, as 1,000 clients would."""
         began = time.perf_counter()
         content = b"" if body is None else json.dumps(body).encode()
         head = (
-            f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept: {accept}\r\n"
+            f"{method} {path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
             "Connection: close\r\n\r\n"
         )
@@ -85,12 +74,11 @@ class Server:
         except (OSError, TimeoutError) as error:
             return Response(type(error).__name__, time.perf_counter() - began)
         seconds = time.perf_counter() - began
-        top, _, rest = received.partition(b"\r\n\r\n")
+        top = received.partition(b"\r\n\r\n")[0]
         if not top.startswith(b"HTTP/1.1 "):
             return Response("nothing", seconds)
         found = re.search(rb"(?im)^retry-after: (\d+)", top)
-        wait_s = float(found[1]) if found else 0.0
-        return Response(int(top.split()[1]), seconds, wait_s, rest)
+        return Response(int(top.split()[1]), seconds, float(found[1]) if found else 0.0)
 
     async def ask(self, question: str) -> Response:
         """Ask a question."""
@@ -98,16 +86,7 @@ class Server:
 
     def memory_mb(self) -> float:
         """Return the memory of the server's own process."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        assert found is not None
-        return int(found[1]) / 1000
-
-    async def metric(self, name: str) -> float:
-        """Return a metric that has no labels."""
-        text = (await self.send("GET", "/metrics")).body.decode()
-        found = re.search(rf"(?m)^{name} (\S+)$", text)
-        return float(found[1]) if found else 0.0
+        return memory_bytes(self.process.pid) / 1e6
 
 
 class Questions:
@@ -118,19 +97,19 @@ class Questions:
         self._all = every[:: max(len(every) // n, 1)][:n]
         self._numbers = count()
 
-    def __next__(self) -> str:
-        turn, place = divmod(next(self._numbers), len(self._all))
-        # A question mark more makes it another question to the server, and hardly to the model.
-        return self._all[place].rstrip("?") + "?" * (turn + 1)
-
     def take(self, wanted: int) -> list[str]:
-        """Return some."""
-        return [next(self) for _ in range(wanted)]
+        """Return the next ones."""
+        taken = []
+        for number in islice(self._numbers, wanted):
+            turn, place = divmod(number, len(self._all))
+            # A question mark more makes it another question to the server, hardly to the model.
+            taken.append(self._all[place].rstrip("?") + "?" * (turn + 1))
+        return taken
 
 
 def main() -> None:
     """Run the checks and print their tables."""
-    checks = ("batches", "closed", "steady", "overload", "thousand", "same", "idle", "endless")
+    checks = ("closed", "steady", "overload", "thousand")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(checks), help="checks, with commas")
     parser.add_argument(
@@ -138,10 +117,10 @@ def main() -> None:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="of steady load")
     parser.add_argument("--serve", default="", help="options of kbqa serve, such as '--threads 1'")
-    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.alone is not None:
-        print(json.dumps(_alone(arguments.alone == "batches", arguments.questions)))
+    if arguments.alone:
+        print(json.dumps(_alone(arguments.questions)))
         return
     chosen = arguments.only.split(",")
     if unknown := set(chosen) - set(checks):
@@ -152,11 +131,7 @@ def main() -> None:
 
 
 async def _run(chosen: Sequence[str], n: int, minutes: float, options: Sequence[str]) -> None:
-    if "batches" in chosen:
-        _print_batches(_apart("batches", n))
-    alone = _apart("ask", n) if "closed" in chosen else []
-    if set(chosen) <= {"batches"}:
-        return
+    alone = _measure_alone(n) if "closed" in chosen else []
     async with _serving(options) as server:
         questions = Questions(n)
         rate = await _closed(server, questions, n, alone, CLIENTS if alone else (8,))
@@ -165,17 +140,11 @@ async def _run(chosen: Sequence[str], n: int, minutes: float, options: Sequence[
         if "overload" in chosen:
             await _open(server, questions, "overload, 200 %", 2 * rate, 60)
         if "thousand" in chosen:
-            await _crowd(server, "thousand", questions.take(CROWD))
+            print(f"\nthousand: {CROWD} clients at once{_HEAD}")
+            began = time.perf_counter()
+            responses = await asyncio.gather(*map(server.ask, questions.take(CROWD)))
+            _print_row("answered", responses, time.perf_counter() - began)
             await _closed(server, questions, n, [], (8,))
-        if "same" in chosen:
-            before = await server.metric("kbqa_batch_size_sum")
-            await _crowd(server, "same", [next(questions)] * CROWD)
-            written = await server.metric("kbqa_batch_size_sum") - before
-            print(f"  questions written for: {written:g}")
-        if "idle" in chosen:
-            await _idle(server)
-        if "endless" in chosen:
-            await _endless(server, questions, n)
 
 
 @asynccontextmanager
@@ -210,17 +179,16 @@ async def _closed(
     """Ask with some clients that wait for their answers; return the best rate."""
     print(f"\nclosed loop{_HEAD}   to alone")
     if alone:
-        print(_row("Engine.ask alone", alone, sum(alone), Counter(answered=len(alone))))
+        _print_row("Engine.ask alone", [Response(200, each) for each in alone], sum(alone))
     best = 0.0
     for many in clients:
         began = time.perf_counter()
         responses = await _answer_all(server, questions.take(max(n, 2 * many)), many)
         seconds = time.perf_counter() - began
-        answered = [each.seconds for each in responses if each.status == 200]
-        best = max(best, len(answered) / seconds)
-        ratio = f"{len(answered) / seconds * sum(alone) / len(alone):10.2f}" if alone else ""
-        outcomes = Counter(str(each.status) for each in responses)
-        print(_row(f"{many} clients", answered, seconds, outcomes) + ratio)
+        rate = sum(each.status == 200 for each in responses) / seconds
+        best = max(best, rate)
+        ratio = f"{rate * sum(alone) / len(alone):10.2f}" if alone else ""
+        _print_row(f"{many} clients", responses, seconds, ratio)
     return best
 
 
@@ -250,83 +218,20 @@ async def _open(
     before, began = server.memory_mb(), time.perf_counter()
     asking: list[asyncio.Task[Response]] = []
     while (now := time.perf_counter() - began) < seconds:
-        asking.append(asyncio.create_task(server.ask(next(questions))))
+        asking += [asyncio.create_task(server.ask(each)) for each in questions.take(1)]
         await asyncio.sleep(max(len(asking) / rate - now, 0))
     responses = await asyncio.gather(*asking)
-    answered = [each.seconds for each in responses if each.status == 200]
-    refused = [each for each in responses if each.status in (429, 503)]
     total = time.perf_counter() - began
-    outcomes = Counter(str(each.status) for each in responses)
-    print(_row("answered", answered, total, outcomes))
-    if refused:
-        print(_row("refused", [each.seconds for each in refused], total, Counter()))
+    _print_row("answered", responses, total)
+    if refused := [each for each in responses if each.status in (429, 503)]:
+        _print_row("refused", refused, total, of=(429, 503))
         print(f"  refused with Retry-After: {sum(each.retry_after_s > 0 for each in refused)}")
     print(f"  memory: {before:.0f} → {server.memory_mb():.0f} MB")
 
 
-async def _crowd(server: Server, name: str, asked: Sequence[str]) -> None:
-    """Ask all questions at once."""
-    print(f"\n{name}: {len(asked)} clients at once{_HEAD}")
-    began = time.perf_counter()
-    responses = await asyncio.gather(*map(server.ask, asked))
-    answered = [each.seconds for each in responses if each.status == 200]
-    outcomes = Counter(str(each.status) for each in responses)
-    print(_row("answered", answered, time.perf_counter() - began, outcomes))
-
-
-async def _idle(server: Server) -> None:
-    """Hold streams open, all on one path that takes long, and ask whether the server is alive."""
-    print(f"\nidle: {CROWD} streams, and /healthz{_HEAD}")
-    body = {"path": ENDLESS_PATH, "timeout_s": 40}
-    streams = [
-        asyncio.create_task(server.send("POST", "/api/v1/paths/run", body, "text/event-stream"))
-        for _ in range(CROWD)
-    ]
-    await asyncio.sleep(5)
-    began = time.perf_counter()
-    alive = []
-    for _ in range(200):
-        alive.append(await server.send("GET", "/healthz"))
-        await asyncio.sleep(0.05)
-    seconds = time.perf_counter() - began
-    outcomes = Counter(str(each.status) for each in alive)
-    print(_row("/healthz", [each.seconds for each in alive], seconds, outcomes))
-    print(f"  streams that were still open: {sum(not each.done() for each in streams)}")
-    ended = Counter(str(each.status) for each in await asyncio.gather(*streams))
-    print(f"  streams ended: {_told(ended)}")
-
-
-async def _endless(server: Server, questions: Questions, n: int) -> None:
-    """Ask with eight clients, without and with an endless query beside them."""
-    print(f"\nendless query beside{_HEAD}")
-    p95 = []
-    for name in ("8 clients", "8 clients and query"):
-        stop = asyncio.Event()
-
-        async def query(stop: asyncio.Event = stop) -> list[Response]:
-            found = []
-            while not stop.is_set():
-                found.append(await server.send("GET", f"/sparql?query={quote(ENDLESS)}"))
-            return found
-
-        beside = asyncio.create_task(query()) if "query" in name else None
-        began = time.perf_counter()
-        responses = await _answer_all(server, questions.take(2 * n), 8)
-        answered = [each.seconds for each in responses if each.status == 200]
-        outcomes = Counter(str(each.status) for each in responses)
-        print(_row(name, answered, time.perf_counter() - began, outcomes))
-        p95.append(_percentile(answered, 95))
-        stop.set()
-        if beside is not None:
-            ended = await beside
-            longest = max(each.seconds for each in ended)
-            print(f"  query: {_told(Counter(str(each.status) for each in ended))}")
-            print(f"  longest query: {longest:.1f} s; p95 with it / without: {p95[1] / p95[0]:.2f}")
-
-
-def _apart(what: str, n: int) -> list[float]:
+def _measure_alone(n: int) -> list[float]:
     """Measure without a server, in a process of its own."""
-    command = [sys.executable, "-m", "tools.bench.serve", "--alone", what, "--questions", str(n)]
+    command = [sys.executable, "-m", "tools.bench.serve", "--alone", "--questions", str(n)]
     # As `kbqa` does: threads that wait sleep.
     environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
@@ -334,55 +239,49 @@ def _apart(what: str, n: int) -> list[float]:
     return found
 
 
-def _alone(is_batches: bool, n: int) -> list[float]:
-    """Return the seconds of each question, or of a question in batches of each size."""
+def _alone(n: int) -> list[float]:
+    """Return the seconds of each question."""
     from kbqa.engine.engine import Engine
     from kbqa.engine.writing.steering import Decoding
     from kbqa.engine.writing.transformers import TransformersGenerator
     from kbqa.kb.open import open_graph
 
-    questions, seconds = Questions(n), []
+    asked, seconds = Questions(n).take(n), []
     with open_graph(workers=2) as graph:
         model = TransformersGenerator.load(decoding=Decoding("graph", graph))
         with Engine(graph, model) as engine:
-            asked = questions.take(n)
             engine.ask(asked[0])
-            if not is_batches:
-                for question in asked:
-                    began = time.perf_counter()
-                    engine.ask(question)
-                    seconds.append(time.perf_counter() - began)
-                return seconds
-            prepared = [engine.prepare(question) for question in asked]
-            engine.write(prepared)  # so that the graph remembers what each size asks it
-            for size in BATCHES:
+            for question in asked:
                 began = time.perf_counter()
-                for first in range(0, n, size):
-                    engine.write(prepared[first : first + size])
-                seconds.append((time.perf_counter() - began) / n)
+                engine.ask(question)
+                seconds.append(time.perf_counter() - began)
     return seconds
-
-
-def _print_batches(seconds: Sequence[float]) -> None:
-    print("batch size   seconds a question   to one at a time")
-    for size, each in zip(BATCHES, seconds, strict=True):
-        print(f"{size:10}   {each:18.3f}   {seconds[0] / each:16.2f}")
 
 
 _HEAD = "\n" + " " * 22 + "    n     p50     p95     p99   a second  outcomes"
 
 
-def _row(name: str, seconds: Sequence[float], total_s: float, outcomes: Counter[str]) -> str:
-    """Write a row: how many, percentiles in seconds, how many a second, and what became of all."""
-    if not seconds:
-        return f"{name:22}{0:5}  {'':34}  {_told(outcomes)}"
-    p50, p95, p99 = (_percentile(seconds, p) for p in (50, 95, 99))
-    rate = len(seconds) / total_s
-    return f"{name:22}{len(seconds):5}{p50:8.3f}{p95:8.3f}{p99:8.3f}{rate:11.2f}  {_told(outcomes)}"
+def _print_row(
+    name: str,
+    responses: Sequence[Response],
+    total_s: float,
+    more: str = "",
+    of: Sequence[int] = (200,),
+) -> list[float]:
+    """Print how many have a status, percentiles in seconds, how many a second, and all outcomes."""
+    answered = [each.seconds for each in responses if each.status in of]
+    figures = f"{0:5}  {'':34}"
+    if answered:
+        p50, p95, p99 = (_percentile(answered, p) for p in (50, 95, 99))
+        rate = len(answered) / total_s
+        figures = f"{len(answered):5}{p50:8.3f}{p95:8.3f}{p99:8.3f}{rate:11.2f}"
+    print(f"{name:22}{figures}  {_outcomes(responses)}{more}")
+    return answered
 
 
-def _told(outcomes: Counter[str]) -> str:
-    return ", ".join(f"{name}: {many}" for name, many in sorted(outcomes.items()))
+def _outcomes(responses: Sequence[Response]) -> str:
+    counts = Counter(str(each.status) for each in responses)
+    return ", ".join(f"{status}: {many}" for status, many in sorted(counts.items()))
 
 
 def _percentile(values: Sequence[float], percent: int) -> float:

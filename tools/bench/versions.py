@@ -26,6 +26,7 @@ from pathlib import Path
 import click
 
 from tools.bench.measured_run import machine, memory_bytes, watched_memory
+from tools.options import FILE, FOLDER
 
 COLD_QUESTION = "what is the largest city in Kenya?"
 
@@ -35,18 +36,12 @@ Measure = Callable[[Program, Path], Sequence[float]]
 
 
 @click.command(help=__doc__)
-@click.argument("other", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--store", type=click.Path(path_type=Path, exists=True), required=True)
-@click.option(
-    "--questions",
-    "files",
-    type=click.Path(path_type=Path, exists=True),
-    required=True,
-    multiple=True,
-)
+@click.argument("other", type=FILE)
+@click.option("--store", type=FOLDER, required=True)
+@click.option("--questions", "files", type=FILE, required=True, multiple=True)
 @click.option("--count", default=100, show_default=True)
-@click.option("--beams", type=click.Path(path_type=Path, exists=True))
-@click.option("--dump", type=click.Path(path_type=Path, exists=True))
+@click.option("--beams", type=FILE)
+@click.option("--dump", type=FILE)
 @click.option("--rounds", default=3, show_default=True)
 def main(
     other: Path,
@@ -69,12 +64,15 @@ def main(
         title = f"ask, {len(texts) - 1} of {file.name}, s"
         measures[title, "the same, memory in MB"] = partial(_warm, store=store, questions=texts)
     if beams is not None:
-        evaluation = ("--store", store, "--questions", files[0], "--beams", beams)
+        evaluate = ("eval", "--store", store, "--questions", files[0], "--beams", beams)
+        evaluate += ("--no-timings", "--overwrite", "--output")
         measures[("eval from beams, s",)] = lambda program, folder: [
-            _evaluate(program, folder, evaluation)
+            _timed(program, folder, *evaluate, folder / "run.jsonl")
         ]
     if dump is not None:
-        measures[("load-freebase, s",)] = lambda program, folder: [_load(program, folder, dump)]
+        measures[("load-freebase, s",)] = lambda program, folder: [
+            _timed(program, folder, "load-freebase", dump, "--overwrite", "--store", folder / "new")
+        ]
     click.echo(f"{machine()}; {time.strftime('%Y-%m-%d')}; medians of {rounds} rounds\n")
     click.echo("| | other | this | ratio (range) |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
@@ -146,17 +144,6 @@ def _warm(
         )
     seconds = [sum(json.loads(line)["seconds"].values()) for line in lines]
     return statistics.median(seconds[1:]), (memory.peak_bytes - before) / 1e6
-
-
-def _evaluate(program: Program, folder: Path, arguments: Sequence[str | Path]) -> float:
-    common = ("--no-timings", "--overwrite", "--output", folder / "run.jsonl")
-    return _timed(program, folder, "eval", *arguments, *common)
-
-
-def _load(program: Program, folder: Path, dump: Path) -> float:
-    return _timed(
-        program, folder, "load-freebase", dump, "--store", folder / "store", "--overwrite"
-    )
 
 
 if __name__ == "__main__":

@@ -4,16 +4,13 @@
 
 Each query is converted, compiled and run on every engine over the same small graph; its answers
 must be exactly the recorded ones, which Virtuoso 7 gave for the original query. The tables count
-the queries for which they are: by question set, by function if the file names it, and
-by engine. RouterKGQA's figures are those of its own converter and compiler on Virtuoso, for the
-5,685 queries of WebQSP and CWQ.
+the queries for which they are, by question set and by engine. RouterKGQA's figures are those of its
+own converter and compiler on Virtuoso, for the 5,685 queries of WebQSP and CWQ.
 """
 
 import json
-import statistics
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,6 +31,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
+from tools.options import FILE, NEW_FILE
 from tools.score.shared import share_with_interval
 
 ENGINES = ("embedded", "oxigraph", "virtuoso")
@@ -49,21 +47,12 @@ _TIMEOUT_S = 30.0
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of one query.
+    """The outcome of one query."""
 
-    Attributes:
-        row: The query as the file has it.
-        compiled: The query after conversion to a CRP and back; None if it was refused.
-        refused: Why no CRP can express it, as a short stable name.
-        answers: What each engine answered; an error as text.
-        seconds: How long each took.
-    """
-
-    row: Mapping[str, Any]
-    compiled: str | None = None
-    refused: str | None = None
-    answers: dict[str, frozenset[str] | str] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+    row: Mapping[str, Any]  # the query as the file has it
+    compiled: str | None = None  # after conversion to a CRP and back; None if it was refused
+    refused: str | None = None  # why no CRP can express it, as a short stable name
+    answers: dict[str, frozenset[str] | str] = field(default_factory=dict)  # an error as text
 
     def is_exact(self, engine: str) -> bool:
         """Return whether an engine gave exactly the recorded answers."""
@@ -71,11 +60,11 @@ class Outcome:
 
 
 @click.command()
-@click.option("--queries", type=click.Path(exists=True, path_type=Path), required=True)
-@click.option("--graph", "dump", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--queries", type=FILE, required=True)
+@click.option("--graph", "dump", type=FILE, required=True)
 @click.option("--engine", "engines", type=click.Choice(ENGINES), multiple=True, default=ENGINES)
 @click.option("--limit", type=int, help="Only as many queries, spread over the file.")
-@click.option("--failures", type=click.Path(path_type=Path), help="List what is not exact here.")
+@click.option("--failures", type=NEW_FILE, help="List what is not exact here.")
 def main(
     queries: Path, dump: Path, engines: Sequence[str], limit: int | None, failures: Path | None
 ) -> None:
@@ -135,9 +124,7 @@ def measure(row: Mapping[str, Any], graphs: dict[str, Graph]) -> Outcome:
         outcome.refused = f"{type(error).__name__}: {error}"
         return outcome
     for engine, graph in graphs.items():
-        started = time.perf_counter()
         outcome.answers[engine] = answers_of(graph, outcome.compiled)
-        outcome.seconds[engine] = time.perf_counter() - started
     return outcome
 
 
@@ -152,25 +139,20 @@ def answers_of(graph: Graph, query: str) -> frozenset[str] | str:
 
 
 def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
-    """Print the tables: by question set, by function, refused by reason, by engine."""
+    """Print the tables: by question set, refused by reason, by engine."""
     engine = engines[0]
     print(f"\nexactly the recorded answers, on the {engine} engine, with 95 % intervals\n")
-    _print_head("question set", "RouterKGQA")
+    head = f"{'question set':32} {'n':>6} {'exact':>6} {'share':>24} {'refused':>8} {'wrong':>6}"
+    print(head + "  RouterKGQA")
     sets = sorted({outcome.row["set"] for outcome in outcomes})
     for name in ("all", *sets):
         chosen = [outcome for outcome in outcomes if name in ("all", outcome.row["set"])]
         is_published = name in ROUTERKGQA and set(sets) <= set(ROUTERKGQA)
-        _print_row(name, chosen, engine, f"{ROUTERKGQA[name]:.1f} %" if is_published else "")
-    print()
-    if any("function" in outcome.row for outcome in outcomes):
-        _print_head("question set, function")
-        functions = {(o.row["set"], o.row.get("function", "")) for o in outcomes}
-        for name, function in sorted(functions):
-            chosen = [
-                o for o in outcomes if (o.row["set"], o.row.get("function", "")) == (name, function)
-            ]
-            _print_row(f"{name}, {function}", chosen, engine)
-        print()
+        exact = sum(outcome.is_exact(engine) for outcome in chosen)
+        refusals = sum(outcome.refused is not None for outcome in chosen)
+        cells = f"{len(chosen):6} {exact:6} {share_with_interval(exact, len(chosen)):>24}"
+        cells += f" {refusals:8} {len(chosen) - exact - refusals:6}  "
+        print(f"{name:32} {cells}" + (f"{ROUTERKGQA[name]:.1f} %" if is_published else ""))
     if refused := Counter(outcome.refused for outcome in outcomes if outcome.refused):
         print("\nrefused, by reason")
         for reason, count in refused.most_common():
@@ -182,17 +164,16 @@ def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
     print(
         f"\ncompiled queries on which an engine gives the same set as {engine}, and as recorded\n"
     )
-    print(f"{'engine':10} {'n':>6}  {'as ' + engine:>29}  {'as recorded':>29}  errors  median")
+    print(f"{'engine':10} {'n':>6}  {'as ' + engine:>29}  {'as recorded':>29}  errors")
     compiled = [outcome for outcome in outcomes if outcome.compiled is not None]
     for name in engines if compiled else ():
         alike = sum(o.answers[name] == o.answers[engine] for o in compiled)
         exact = sum(o.is_exact(name) for o in compiled)
         errors = sum(isinstance(o.answers[name], str) for o in compiled)
-        median = statistics.median(o.seconds[name] for o in compiled)
         cells = "  ".join(
             f"{hits:6} {share_with_interval(hits, len(compiled)):>22}" for hits in (alike, exact)
         )
-        print(f"{name:10} {len(compiled):6}  {cells}  {errors:6}  {1000 * median:.2f} ms")
+        print(f"{name:10} {len(compiled):6}  {cells}  {errors:6}")
 
 
 def write_failures(path: Path, outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
@@ -201,29 +182,13 @@ def write_failures(path: Path, outcomes: Sequence[Outcome], engines: Sequence[st
         for outcome in outcomes:
             if all(outcome.is_exact(engine) for engine in engines):
                 continue
-            answers = {
+            record = {key: outcome.row[key] for key in ("set", "id", "question", "sparql", "gold")}
+            record |= {"refused": outcome.refused, "compiled": outcome.compiled}
+            record["answers"] = {
                 engine: found if isinstance(found, str) else sorted(found)
                 for engine, found in outcome.answers.items()
             }
-            record = {
-                **{key: outcome.row[key] for key in ("set", "id", "question", "sparql", "gold")},
-                "refused": outcome.refused,
-                "compiled": outcome.compiled,
-                "answers": answers,
-            }
             file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-
-def _print_head(first: str, last: str = "") -> None:
-    print(f"{first:32} {'n':>6} {'exact':>6} {'share':>24} {'refused':>8} {'wrong':>6}  {last}")
-
-
-def _print_row(name: str, chosen: Sequence[Outcome], engine: str, last: str = "") -> None:
-    exact = sum(outcome.is_exact(engine) for outcome in chosen)
-    refused = sum(outcome.refused is not None for outcome in chosen)
-    wrong = len(chosen) - exact - refused
-    share = share_with_interval(exact, len(chosen))
-    print(f"{name:32} {len(chosen):6} {exact:6} {share:>24} {refused:8} {wrong:6}  {last}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -32,21 +31,21 @@ from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
-from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.forms import render_crp
+from tools.options import FILE, STORE
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The outcome of one gold query."""
+class Attempt(NamedTuple):
+    """The outcome of one gold query, against the gold set that its answers fit best."""
 
+    scores: Scores
+    problem: str | None  # why there are no answers: the reason of a refusal, or the error
+    missing: list[str]
+    extra: list[str]
     sparql: str  # the gold query
-    crp: Crp | None  # what it was converted to; None if it was refused
-    compiled: str | None  # what the CRP was compiled to; None if that failed
-    problem: str | None  # why there are no answers: the reason of a refusal or the error of a query
-    predicted: tuple[str, ...]  # the answers, in the order of the query
-    scores: Scores  # against the gold set that fits best
+    crp: str | None  # what it was converted to; None if it was refused
+    compiled: str | None  # what that was compiled to; None if that failed
 
 
 class Result(NamedTuple):
@@ -65,14 +64,13 @@ def gold_queries(row: Mapping[str, Any]) -> list[str]:
 
 
 @click.command(help=__doc__)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@STORE
 @click.option(
     "--questions",
     "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
     required=True,
-    metavar="FILE",
     help="Question set, JSON Lines, gzipped or not; may be repeated.",
 )
 @click.option(
@@ -94,8 +92,9 @@ def main(store: Path, files: Sequence[Path], failures: TextIO | None, timeout_s:
                 best = max(attempts, key=lambda attempt: attempt.scores.f1)
                 rows.append(Result(question.tier, best.scores, best.problem))
                 if failures is not None and best.scores.f1 < 1:
-                    record = {"set": name, **_failure(question, attempts)}
-                    failures.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    record = {"set": name, "id": question.id, "question": question.text}
+                    told = {**record, "tier": question.tier, "attempts": [*map(_told, attempts)]}
+                    failures.write(json.dumps(told, ensure_ascii=False) + "\n")
             for tier, means in score_tiers(rows).items():
                 f1, exact = means["f1"], means["exact_match"]
                 cells = [name, tier, str(f1.n), f"{f1:.4f}", f"{exact:.4f}", _problems(rows, tier)]
@@ -106,61 +105,37 @@ def _attempts(
     file: Path, graph: Graph, timeout_s: float
 ) -> Iterator[tuple[Question, list[Attempt]]]:
     """Run the queries of each question that is scored."""
-    questions = read_questions(file)
-    rows = (row for _, row in read_rows(file))
-    for question, row in tqdm(
-        zip(questions, rows, strict=True), total=len(questions), unit="question", disable=None
-    ):
-        if question.golds:
-            yield (
-                question,
-                [
-                    _attempt(sparql, question.golds, graph, timeout_s)
-                    for sparql in gold_queries(row)
-                ],
-            )
+    questions, rows = read_questions(file), [row for _, row in read_rows(file)]
+    asked = list(zip(questions, rows, strict=True))
+    for question, row in tqdm(asked, unit="question", disable=None):
+        if golds := question.golds:
+            queries = gold_queries(row)
+            yield question, [_attempt(sparql, golds, graph, timeout_s) for sparql in queries]
 
 
 def _attempt(
     sparql: str, golds: Sequence[frozenset[str]], graph: Graph, timeout_s: float
 ) -> Attempt:
-    crp = compiled = None
+    crp = compiled = problem = None
+    predicted: list[str] = []
     try:
         crp = crp_from_sparql(sparql)
         compiled = compile_crp(crp)
         table = graph.select(compiled, timeout_s=timeout_s, limit=MAX_ANSWERS)
+        predicted = [term_text(row[0]) for row in table.rows if row[0] is not None]
+        scores = score_best(predicted, golds)
     except (InputError, GraphError) as error:
-        reason = error.reason if isinstance(error, CrpConversionError) else type(error).__name__
-        nothing = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        return Attempt(sparql, crp, compiled, reason, (), nothing)
-    predicted = tuple(term_text(row[0]) for row in table.rows if row[0] is not None)
-    return Attempt(sparql, crp, compiled, None, predicted, score_best(predicted, golds))
+        problem = error.reason if isinstance(error, CrpConversionError) else type(error).__name__
+        scores = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    gold = max(golds, key=lambda gold: score_best(predicted, [gold]).f1)
+    found, wanted = (set(map(normalise_answer, each)) for each in (predicted, gold))
+    missing, extra = sorted(wanted - found), sorted(found - wanted)
+    return Attempt(scores, problem, missing, extra, sparql, crp and render_crp(crp), compiled)
 
 
-def _failure(question: Question, attempts: Sequence[Attempt]) -> dict[str, object]:
-    return {
-        "id": question.id,
-        "tier": question.tier,
-        "question": question.text,
-        "f1": max(attempt.scores.f1 for attempt in attempts),
-        "attempts": [_attempt_record(attempt, question.golds) for attempt in attempts],
-    }
-
-
-def _attempt_record(attempt: Attempt, golds: Sequence[frozenset[str]]) -> dict[str, object]:
-    """Describe what an attempt lacks of the gold set that it fits best, and what it adds."""
-    gold = max(golds, key=lambda gold: score_best(attempt.predicted, [gold]).f1)
-    found = set(map(normalise_answer, attempt.predicted))
-    wanted = set(map(normalise_answer, gold))
-    return {
-        "f1": attempt.scores.f1,
-        "problem": attempt.problem,
-        "missing": sorted(wanted - found),
-        "extra": sorted(found - wanted),
-        "sparql": attempt.sparql,
-        "crp": None if attempt.crp is None else render_crp(attempt.crp),
-        "compiled": attempt.compiled,
-    }
+def _told(attempt: Attempt) -> dict[str, object]:
+    fields = attempt._asdict()
+    return {"f1": fields.pop("scores").f1, **fields}
 
 
 def _problems(rows: Sequence[Result], tier: str) -> str:

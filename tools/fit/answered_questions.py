@@ -25,6 +25,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.training.data.targets import row_query
 from kbqa.training.data.training_set import row_id
+from tools.options import FILE, STORE
 
 
 class FilePair(click.ParamType[tuple[Path, Path]]):
@@ -36,13 +37,10 @@ class FilePair(click.ParamType[tuple[Path, Path]]):
         self, value: str, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[Path, Path]:
         """Split an argument at its first equals sign."""
-        pair = tuple(map(Path, value.split("=", 1)))
-        if len(pair) != 2:
+        first, equals, second = value.partition("=")
+        if not equals:
             self.fail(f"{value!r}: expected two files, as {self.name}", param, ctx)
-        for path in pair:
-            if not path.is_file():
-                self.fail(f"there is no file {path}", param, ctx)
-        return pair
+        return FILE.convert(first, param, ctx), FILE.convert(second, param, ctx)
 
 
 def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:
@@ -63,7 +61,7 @@ def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]
 
 @click.command(help=__doc__)
 @click.argument("pairs", metavar="QUESTIONS=ROWS…", type=FilePair(), nargs=-1, required=True)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@STORE
 @click.option("--output", type=click.File("w", encoding="utf-8"), required=True, metavar="FILE")
 def main(pairs: Sequence[tuple[Path, Path]], store: Path, output: "click.utils.LazyFile") -> None:
     """Write the questions."""
@@ -71,18 +69,11 @@ def main(pairs: Sequence[tuple[Path, Path]], store: Path, output: "click.utils.L
         for questions, rows in pairs:
             ids = {str(row["id"]) for _, row in read_rows(rows)}
             for question in read_answered(questions, ids, graph):
-                output.write(json.dumps(_record(question), ensure_ascii=False) + "\n")
-
-
-def _record(question: Question) -> dict[str, object]:
-    [gold] = question.golds
-    return {
-        "id": question.id,
-        "question": question.text,
-        "sparql": question.sparql,
-        "topic_entities": [{"mid": each.mid, "name": each.name} for each in question.topics],
-        "answers": [{"arg": answer} for answer in sorted(gold)],
-    }
+                topics = [{"mid": each.mid, "name": each.name} for each in question.topics]
+                record = {"id": question.id, "question": question.text, "sparql": question.sparql}
+                answers = [{"arg": answer} for gold in question.golds for answer in sorted(gold)]
+                record |= {"topic_entities": topics, "answers": answers}
+                output.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,20 +22,18 @@ from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.reading import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
+from tools.options import GOLD_ENTITIES, NEW_FILE, STORE
 from tools.score.shared import BeamRunner
 
 
 @click.command(help=__doc__)
 @click.argument("pairs", metavar="QUESTIONS=BEAMS…", type=FilePair(), nargs=-1, required=True)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option(
-    "--gold-entities", is_flag=True, help="Use the questions' gold topics before linking."
-)
+@STORE
+@GOLD_ENTITIES
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NEW_FILE,
     required=True,
-    metavar="FILE",
     help="File to write the model to; an existing file is replaced.",
 )
 def main(

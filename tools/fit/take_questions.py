@@ -16,15 +16,14 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.questions.question_sets import Row, read_question_rows
+from kbqa.engine.questions.question_sets import read_question_rows
 from kbqa.sparql.errors import InputError
+from tools.options import FILE
 
 
 @click.command(help=__doc__)
-@click.argument("questions", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.argument(
-    "ids_file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
+@click.argument("questions", type=FILE)
+@click.argument("ids_file", required=False, type=FILE)
 @click.option(
     "--draw", type=click.IntRange(1), metavar="N", help="Print N ids drawn at random instead."
 )
@@ -33,8 +32,10 @@ def main(questions: Path, ids_file: Path | None, draw: int | None, seed: int) ->
     """Print rows, or ids."""
     rows = [row for _, row in read_question_rows(questions)]
     if draw is not None:
-        has_tiers = any("evidence" in row for row in rows)
-        pool = sorted(str(row["id"]) for row in rows if not has_tiers or _is_drawn(row))
+        if any("evidence" in row for row in rows):
+            rows = [row for row in rows if row.get("evidence") in ("independent", "annotated")]
+            rows = [row for row in rows if row.get("crp_routerkgqa")]
+        pool = sorted(str(row["id"]) for row in rows)
         click.echo("\n".join(sorted(random.Random(seed).sample(pool, min(draw, len(pool))))))
         return
     if ids_file is not None:
@@ -45,12 +46,6 @@ def main(questions: Path, ids_file: Path | None, draw: int | None, seed: int) ->
             raise InputError(f"{questions} does not have {missing} of the ids in {ids_file}")
     for row in rows:
         click.echo(json.dumps(row, ensure_ascii=False))
-
-
-def _is_drawn(row: Row) -> bool:
-    """Return whether the slice has the evidence of a question and its path is published."""
-    is_evident = row.get("evidence") in ("independent", "annotated")
-    return is_evident and bool(row.get("crp_routerkgqa"))
 
 
 if __name__ == "__main__":

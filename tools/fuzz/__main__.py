@@ -13,13 +13,22 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from tools.fuzz.files import cut_everywhere
-from tools.fuzz.targets import TARGETS
-from tools.fuzz.trying import Outcome, try_inputs
+from tools.fuzz import dumps, files, replies, served, texts
+from tools.fuzz.trying import Outcome, Target, try_inputs
 
-_ANY_NUMBER = 10**9
+TARGETS: Mapping[str, Target] = {
+    "paths": texts.paths,
+    "sparql": texts.sparql,
+    "questions": texts.questions,
+    "dumps": dumps.dumps,
+    "endpoints": replies.endpoint_replies,
+    "models": replies.model_replies,
+    "requests": served.requests,
+    "files": files.files,
+}
 
 
 def main() -> None:
@@ -29,46 +38,33 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="for all targets together")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="by default the time")
     parser.add_argument("--first", type=int, default=0, help="the number of the first input")
-    parser.add_argument("--inputs", type=int, default=_ANY_NUMBER, help="for each target")
+    parser.add_argument("--inputs", type=int, default=10**9, help="for each target")
     parser.add_argument("--every-cut", action="store_true", help="cut files at every place, alone")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="kbqa-fuzz-") as folder:
-        run = _cut_files if options.every_cut else _fuzz
-        sys.exit(1 if run(options, parser, Path(folder)) else 0)
-
-
-def _cut_files(_: argparse.Namespace, __: argparse.ArgumentParser, folder: Path) -> int:
-    return _print(cut_everywhere(folder / "files"))
-
-
-def _fuzz(options: argparse.Namespace, parser: argparse.ArgumentParser, folder: Path) -> int:
     chosen = options.targets or list(TARGETS)
     if unknown := set(chosen) - set(TARGETS):
         parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    seconds = (options.minutes or len(chosen) / 12) * 60 / len(chosen)
-    print(f"seed {options.seed}, {seconds:.0f} s a target")
-    found = 0
-    for name in chosen:
-        outcome = try_inputs(
-            name,
-            TARGETS[name],
-            folder / name,
-            seed=options.seed,
-            first=options.first,
-            inputs=options.inputs,
-            seconds=seconds,
-        )
-        found += _print(outcome)
-    return found
+    with tempfile.TemporaryDirectory(prefix="kbqa-fuzz-") as temporary:
+        folder = Path(temporary)
+        if options.every_cut:
+            sys.exit(_print(files.cut_everywhere(folder / "files")))
+        seconds = (options.minutes or len(chosen) / 12) * 60 / len(chosen)
+        print(f"seed {options.seed}, {seconds:.0f} s a target")
+        limits = {"first": options.first, "inputs": options.inputs, "seconds": seconds}
+        found = [
+            _print(try_inputs(name, TARGETS[name], folder / name, seed=options.seed, **limits))
+            for name in chosen
+        ]
+    sys.exit(any(found))
 
 
-def _print(outcome: Outcome) -> int:
-    """Print what became of the inputs of a target, and return how many defects there are."""
+def _print(outcome: Outcome) -> bool:
+    """Print what became of the inputs of a target, and return whether there are defects."""
     counts = f"{outcome.tried:9,} inputs, {len(outcome.defects)} defects"
     print(f"{outcome.target:12}{counts}", flush=True)
     for place, how in outcome.defects.items():
         print(f"\n{place}\n{how}", flush=True)
-    return len(outcome.defects)
+    return bool(outcome.defects)
 
 
 if __name__ == "__main__":

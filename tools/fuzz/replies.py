@@ -1,10 +1,11 @@
 """Fuzz what reads the replies of servers: SPARQL endpoints, general and small language models."""
 
 import json
-import socket
+import socketserver
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from http.client import parse_headers
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +20,6 @@ from tools.fuzz.mutation import HOSTILE, mutated_bytes, mutated_json
 from tools.fuzz.trying import Try, reported
 
 _TIMEOUT_S = 2.0
-_READ_BYTES = 1 << 16
 
 _VALUES = (
     {"type": "uri", "value": "http://rdf.freebase.com/ns/m.03yl7"},
@@ -48,52 +48,40 @@ _COMPLETIONS: Sequence[Any] = (
 _HEADERS = (
     *("Content-Type: application/sparql-results+json", "Content-Type: text/html; charset=x"),
     *("Content-Type: application/json", "Content-Encoding: gzip", "Content-Encoding: x, deflate"),
-    *(
-        "Transfer-Encoding: chunked",
-        "Content-Length: 99999",
-        "Content-Length: -1",
-        "Retry-After: 0",
-    ),
+    *("Transfer-Encoding: chunked", "Content-Length: 99999", "Content-Length: -1"),
+    "Retry-After: 0",
     *("Location: http://127.0.0.1:9/", "Set-Cookie: \xff=\0", "X" * 70_000 + ": y", "no header"),
     *("Retry-After: Sun, 99 Nov 9999 99:99:99 GMT", "Connection: close", "Content-Length: 5"),
 )
 _STATUSES = (*[200] * 12, 204, 206, 301, 400, 401, 404, 408, 413, 429, 500, 503, 504, 999, 100, 0)
 
 
-class RawServer:
-    """A server on loopback that answers each request with the same bytes, and hangs up.
+class _Handler(socketserver.StreamRequestHandler):
+    timeout = _TIMEOUT_S
 
-    Attributes:
-        reply: The bytes.
-        address: ``host:port``.
-    """
+    def handle(self) -> None:
+        """Read a request as far as its length says, and send the bytes."""
+        with suppress(OSError):  # clients hang up when they have read enough
+            self.rfile.readline()
+            headers = parse_headers(self.rfile)
+            self.rfile.read(int(headers.get("Content-Length", 0)))
+            self.wfile.write(self.server.reply)
+
+
+class RawServer(socketserver.TCPServer):
+    """A server on loopback that answers each request with the same bytes, and hangs up."""
 
     def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.reply = b""
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self.address = f"127.0.0.1:{self.server_address[1]}"
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            # Clients hang up when they have read enough.
-            with suppress(OSError), connection:
-                connection.settimeout(_TIMEOUT_S)
-                asked = connection.recv(_READ_BYTES)
-                while not _is_whole(asked) and (more := connection.recv(_READ_BYTES)):
-                    asked += more
-                connection.sendall(self.reply)
 
     def close(self) -> None:
         """Stop serving."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        self.shutdown()
+        self.server_close()
         self._thread.join()
 
 
@@ -140,15 +128,6 @@ def model_replies(_: Path) -> Iterator[Try]:
                     writer.generate([Request("capital of Jamaica?")], 1)
 
         yield try_one
-
-
-def _is_whole(asked: bytes) -> bool:
-    """Return whether a request has come to its end, as far as its length says."""
-    head, _, body = asked.partition(b"\r\n\r\n")
-    lengths = [
-        line.partition(b":")[2] for line in head.lower().splitlines() if b"content-length" in line
-    ]
-    return b"\r\n\r\n" in asked and len(body) >= int(lengths[0] if lengths else 0)
 
 
 def _reply(random: Random, bodies: Sequence[Any]) -> bytes:

@@ -1,12 +1,21 @@
 """Valid input that fuzzing starts from: a small store, texts, and a writer of scripted paths."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.writing.generate import Candidate, Progress, Request
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
+from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import FREEBASE_NS
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from kbqa.engine.serve.service import Service
 
 # Subject, relation, object; an object that starts with a quote is a literal.
 _GRAPH = """
@@ -134,11 +143,7 @@ FORMULAS = (
 
 
 class ScriptedWriter:
-    """Writes the same texts for each question.
-
-    Attributes:
-        texts: What it writes, the likeliest first.
-    """
+    """Writes the same texts for each question, the likeliest first."""
 
     name = "scripted"
     suggested_relations = 0
@@ -157,3 +162,25 @@ class ScriptedWriter:
         """Return the texts as candidates; see `Generator.generate`."""
         written = [Candidate(text, -0.5 - at, 9) for at, text in enumerate(self.texts[:n])]
         return [list(written) for _ in requests]
+
+
+@contextmanager
+def scripted_engine(store: Path) -> Iterator[Engine]:
+    """Open an engine over a store for which `WRITTEN` is written."""
+    writer, settings = ScriptedWriter(*WRITTEN), {"judge": "confidence"}
+    with open_graph(store) as graph, Engine(graph, writer, settings=settings) as engine:
+        yield engine
+
+
+@contextmanager
+def scripted_app(store: Path) -> "Iterator[tuple[FastAPI, Service]]":
+    """Make what `kbqa serve` runs, with such an engine."""
+    from kbqa.engine.serve.app import make_app
+    from kbqa.engine.serve.guard import Access, Metrics
+    from kbqa.engine.serve.served import Settings
+    from kbqa.engine.serve.service import Service
+
+    with open_graph(store) as aside:
+        metrics = Metrics()
+        service = Service(lambda: scripted_engine(store), aside, Settings(), metrics)
+        yield make_app(service, metrics, Access(), openai=True), service

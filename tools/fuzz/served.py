@@ -3,20 +3,15 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
 from urllib.parse import quote
 
-from kbqa.engine.engine import Engine
-from kbqa.engine.serve.app import listen, make_app
-from kbqa.engine.serve.guard import Access, Metrics
-from kbqa.engine.serve.served import Settings
-from kbqa.engine.serve.service import Service
-from kbqa.kb.open import open_graph
+from kbqa.engine.serve.app import listen
 from tools.fuzz.mutation import HOSTILE, mutated_bytes, mutated_json, mutated_text
-from tools.fuzz.seeds import PATHS, QUERIES, QUESTIONS, WRITTEN, ScriptedWriter, small_store
+from tools.fuzz.seeds import PATHS, QUERIES, QUESTIONS, scripted_app, small_store
 from tools.fuzz.trying import Try, Wrong
 
 _BUSY = (503, 504)
@@ -116,18 +111,7 @@ def _serving(store: Path) -> Iterator[str]:
     """Run a server in a thread; its URL."""
     import uvicorn
 
-    @contextmanager
-    def open_engine() -> Iterator[Engine]:
-        writer = ScriptedWriter(*WRITTEN)
-        settings = {"judge": "confidence"}
-        with open_graph(store) as graph, Engine(graph, writer, settings=settings) as engine:
-            yield engine
-
-    opened: AbstractContextManager[Any] = closing(open_graph(store))
-    with opened as aside, closing(listen("127.0.0.1", 0)) as listening:
-        metrics = Metrics()
-        service = Service(open_engine, aside, Settings(), metrics)
-        app = make_app(service, metrics, Access(), openai=True)
+    with scripted_app(store) as (app, _), closing(listen("127.0.0.1", 0)) as listening:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

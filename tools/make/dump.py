@@ -6,7 +6,7 @@ It is shaped like the dump of 2015: three topics for two mediators, some 22 line
 13,000 properties in both directions, the same repeated statements, hubs, names in thirty languages,
 lines grouped by subject. A line has 135 bytes, and a twelfth of that compressed. The same number of
 lines and the same seed give the same bytes, with any number of processes. `generated/` makes the
-content; this module compresses it and puts it in order.
+content block by block; this module compresses the blocks and puts them in order.
 """
 
 import gzip
@@ -17,18 +17,68 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple
 
 import click
+import numpy as np
 from tqdm import tqdm
 
-from tools.make.generated.dump import Dump, Job
+from tools.make.generated.lines import Block
+from tools.make.generated.node_blocks import NODES_A_BLOCK, NodeBlocks
+from tools.make.generated.plan import Plan
+from tools.make.generated.schema import Schema
+from tools.make.generated.schema_blocks import SchemaBlocks
+from tools.make.generated.values import make_values
+from tools.options import NEW_FILE
 
 _STDOUT = "-"
 _AHEAD = 2
 
-_dump: Dump
+_LINES_PER_NODE = 21.6
+_LINES_PER_PROPERTY = 10.0
+
+_dump: "Dump"
 _is_compressed: bool
+
+
+class Job(NamedTuple):
+    """A block to make: the properties, a section of lists, or nodes, by number."""
+
+    of: Literal["properties", "listings", "nodes"]
+    number: int
+
+
+class Dump:
+    """A dump of Freebase's shape."""
+
+    def __init__(self, lines: int, seed: int, defect_rate: float) -> None:
+        self._seed, self._defect_rate = seed, defect_rate
+        schema, values = Schema(lines, seed), make_values(seed)
+        of_nodes = max(lines - _LINES_PER_PROPERTY * len(schema.properties), lines / 2)
+        nodes = int(of_nodes / _LINES_PER_NODE) + 1
+        self._plan = Plan(nodes, len(schema.topics), len(schema.mediators), seed)
+        self._schema_blocks = SchemaBlocks(schema, self._plan, values)
+        self._node_blocks = NodeBlocks(schema, self._plan, values)
+        self._sections = self._schema_blocks.sections()
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield the blocks, in order."""
+        yield Job("properties", 0)
+        yield from (Job("listings", number) for number in range(len(self._sections)))
+        for number in range(-(-self._plan.node_count // NODES_A_BLOCK)):
+            yield Job("nodes", number)
+
+    def block(self, job: Job, limit: int | None) -> Block:
+        """Make a block of at most `limit` lines."""
+        random = np.random.default_rng([self._seed, ord(job.of[0]), job.number])
+        if job.of == "properties":
+            lines = self._schema_blocks.property_lines()
+        elif job.of == "listings":
+            lines = self._schema_blocks.listing_lines(self._sections[job.number])
+        else:
+            lines = self._node_blocks.lines(job.number, random)
+        seed = f"{self._seed} {job.of} {job.number}"
+        return lines.block(random, self._defect_rate, seed, limit)
 
 
 class _Made(NamedTuple):
@@ -58,7 +108,7 @@ class _Made(NamedTuple):
 )
 @click.option(
     "--truth",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NEW_FILE,
     help="Write the numbers of lines, bytes and defects by kind to this file, as JSON.",
 )
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(min=1))
@@ -81,19 +131,15 @@ def main(
             counts += block.defects
             bar.update(block.lines)
     if truth is not None:
-        truth_fields = {
-            "lines": made,
-            "bytes": plain_bytes,
-            "seed": seed,
-            "defects": dict(sorted(counts.items())),
-        }
-        truth.write_text(json.dumps(truth_fields, indent=2) + "\n", encoding="utf-8")
+        figures = {"lines": made, "bytes": plain_bytes, "seed": seed}
+        told = {**figures, "defects": dict(sorted(counts.items()))}
+        truth.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def _blocks(settings: tuple[int, int, float, bool], processes: int) -> Iterator[_Made]:
     """Make blocks in order until there are enough lines; cut the last block to fit."""
     wanted, seed, defect_rate, _ = settings
-    jobs = iter(Dump(wanted, seed, defect_rate).jobs())
+    jobs = Dump(wanted, seed, defect_rate).jobs()
     running: deque[tuple[Job, Future[_Made]]] = deque()
     with ProcessPoolExecutor(processes, initializer=_prepare, initargs=settings) as pool:
         while wanted:

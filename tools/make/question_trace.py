@@ -21,6 +21,7 @@ import io
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from contextlib import redirect_stdout
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -91,11 +92,11 @@ def holds(value: object, question: str) -> bool:
         return question in value
     if isinstance(value, Asked | Candidate):
         return True
-    inner: list[object] = []
+    inner: Iterable[object] = ()
     if isinstance(value, dict):
-        inner = list(value.values())
+        inner = value.values()
     elif isinstance(value, list | tuple | set | frozenset):
-        inner = list(value)
+        inner = value
     elif is_dataclass(value):
         inner = [getattr(value, field.name, None) for field in fields(value)]
     return any(holds(one, question) for one in inner)

@@ -27,7 +27,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +37,16 @@ from kbqa.engine.files import manifest_path, read_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri, is_mid, quote
+from tools.options import FILE
 
 Row = Mapping[str, Any]
 Settings = Mapping[str, Any]
-Step = Mapping[str, Any]
+Problems = Iterator[str]
 _SHOWN = 10
 
 
 @click.command(help=__doc__)
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.argument("runs", nargs=-1, required=True, type=FILE)
 @click.option("--store", type=click.Path(path_type=Path, exists=True), metavar="DIR")
 def main(runs: Sequence[Path], store: Path | None) -> None:
     """Print a table and what does not add up."""
@@ -88,7 +89,7 @@ def method_settings(run: Path) -> Settings:
     return settings
 
 
-def sums(row: Row) -> Iterator[str]:
+def sums(row: Row) -> Problems:
     """Say where a row's calls and tokens are not those of its steps."""
     usage, trace = row["usage"]["general"], row["trace"]
     asked = [step for step in trace["steps"] if "input_tokens" in step]
@@ -100,7 +101,7 @@ def sums(row: Row) -> Iterator[str]:
             yield f"{usage[kind]} {kind}, {total} in its steps"
 
 
-def bpc(row: Row, settings: Settings) -> Iterator[str]:
+def bpc(row: Row, settings: Settings) -> Problems:
     """Check a row of Bounded Path Context; its controls only answer once."""
     steps = row["trace"]["steps"]
     kinds = Counter(step["kind"] for step in steps)
@@ -110,33 +111,26 @@ def bpc(row: Row, settings: Settings) -> Iterator[str]:
         return
     if set(kinds) - {"relations", "answer"}:
         yield f"steps of other kinds: {sorted(kinds)}"
-    before: Sequence[Step] = ()
-    most = 1
-    for hop in range(1, settings["depth"] + 1):
-        here = [step for step in steps if step["hop"] == hop]
-        if hop > 1:
-            chosen = Counter(
-                f"{step['at']} {_arrowed(option)} "
-                for step in before
-                for option in step.get("chosen", ())
-            )
-            ways = Counter(
-                next(filter(step["at"].startswith, chosen), "no chosen relation") for step in here
-            )
-            yield from (
-                f"{count} open walks at hop {hop} by {way}"
-                for way, count in ways.items()
-                if count > settings["width"] * chosen[way]
-            )
-            if len(here) > settings["beams"]:
-                yield f"{len(here)} open walks at hop {hop}"
-        before = here
-        most += min(settings["beams"], settings["width"] ** (2 * (hop - 1)))
-    if len([step for step in steps if step["hop"] == 1]) == 1 and len(steps) > most:
-        yield f"{len(steps)} calls with one topic, more than {most}"
+    by_hop = [[step for step in steps if step["hop"] == 1 + at] for at in range(settings["depth"])]
+    for hop, (before, here) in enumerate(pairwise(by_hop), 2):
+        chosen = Counter(
+            f"{step['at']} {option if option.startswith(('->', '<-')) else f'-> {option}'} "
+            for step in before
+            for option in step.get("chosen", ())
+        )
+        ways = Counter(
+            next(filter(step["at"].startswith, chosen), "no chosen relation") for step in here
+        )
+        for way, count in ways.items():
+            if count > settings["width"] * chosen[way]:
+                yield f"{count} open walks at hop {hop} by {way}"
+        if len(here) > settings["beams"]:
+            yield f"{len(here)} open walks at hop {hop}"
+    widest = [min(settings["beams"], settings["width"] ** (2 * at)) for at in range(len(by_hop))]
+    yield from _over(len(steps), len(by_hop[0]), 1 + sum(widest))
 
 
-def knowpath(row: Row, settings: Settings) -> Iterator[str]:
+def knowpath(row: Row, settings: Settings) -> Problems:
     """Check a row of KnowPath without ablations."""
     steps, depth = row["trace"]["steps"], settings["depth"]
     kinds = Counter(step["kind"] for step in steps)
@@ -149,12 +143,10 @@ def knowpath(row: Row, settings: Settings) -> Iterator[str]:
     if rounds == 1 and row["stage"] == "explored" and len(steps) != 4:
         yield f"{len(steps)} calls, and the first round answered"
     later = 1 if settings["calls"] == "subgraph" else settings["entities"]
-    most = 1 + 2 + (depth - 1) * (later + 1) + depth
-    if len(steps) > most:
-        yield f"{len(steps)} calls with one topic, more than {most}"
+    yield from _over(len(steps), firsts, 1 + 2 + (depth - 1) * (later + 1) + depth)
 
 
-def trace(row: Row, settings: Settings) -> Iterator[str]:
+def trace(row: Row, settings: Settings) -> Problems:
     """Check a row of TRACE: its calls are those of its trajectories."""
     kinds = Counter(step["kind"] for step in row["trace"]["steps"])
     told = row["trace"]["trajectories"]
@@ -187,7 +179,7 @@ def trace(row: Row, settings: Settings) -> Iterator[str]:
             yield f"{kinds[kind]} {kind}, {expected[kind]} by its trajectories"
 
 
-def tog(row: Row, settings: Settings) -> Iterator[str]:
+def tog(row: Row, settings: Settings) -> Problems:
     """Check a row of Think-on-Graph."""
     width, depth = settings["width"], settings["depth"]
     yield from _hop_by_hop(row, {"check": 1}, besides=1)
@@ -197,16 +189,21 @@ def tog(row: Row, settings: Settings) -> Iterator[str]:
         if entities > width * relations or (hop > 1 and relations > width):
             yield f"{relations} relation and {entities} entity decisions at hop {hop}"
     most = (1 + width + 1) + (depth - 1) * (width + width * width + 1) + 1
-    if by_hop[1, "relations"] == 1 and by_hop.total() > most:
-        yield f"{by_hop.total()} calls with one topic, more than {most}"
+    yield from _over(by_hop.total(), by_hop[1, "relations"], most)
 
 
-def pog(row: Row, _: Settings) -> Iterator[str]:
+def pog(row: Row, _: Settings) -> Problems:
     """Check a row of Plan-on-Graph."""
     return _hop_by_hop(row, {"remember": 1, "check": 1, "reflect": 2}, besides=2)
 
 
-def _hop_by_hop(row: Row, limits: Mapping[str, int], besides: int) -> Iterator[str]:
+def _over(calls: int, topics: int, most: int) -> Problems:
+    """Say if a question with one topic has too many calls."""
+    if topics == 1 and calls > most:
+        yield f"{calls} calls with one topic, more than {most}"
+
+
+def _hop_by_hop(row: Row, limits: Mapping[str, int], besides: int) -> Problems:
     """Check what is asked besides decisions: so often a hop, and so often before and after all."""
     counts = _decided(row)
     for (hop, kind), count in counts.items():
@@ -222,14 +219,9 @@ def _decided(row: Row) -> Counter[tuple[int, str]]:
     return Counter((step["hop"], step["kind"]) for step in steps if not step.get("no_decision"))
 
 
-def _arrowed(option: str) -> str:
-    return option if option.startswith(("->", "<-")) else f"-> {option}"
-
-
 def _shared(path: Sequence[Any], other: Sequence[Any]) -> int:
-    return sum(
-        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, other, strict=False))
-    )
+    pairs = zip(path, other, strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def walked(row: Row) -> Iterator[tuple[str, str, str]]:
@@ -250,12 +242,8 @@ def holds(graph: Graph, triple: tuple[str, str, str]) -> bool:
     return graph.ask(f"ASK {{ {where} }}")
 
 
-RULES: Mapping[str, Callable[[Row, Settings], Iterator[str]]] = {
-    "bpc": bpc,
-    "knowpath": knowpath,
-    "trace": trace,
-    "tog": tog,
-    "pog": pog,
+RULES: Mapping[str, Callable[[Row, Settings], Problems]] = {
+    rule.__name__: rule for rule in (bpc, knowpath, trace, tog, pog)
 }
 
 if __name__ == "__main__":

@@ -11,13 +11,13 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
 from kbqa.engine.evaluation.rows import read_run
-from kbqa.engine.evaluation.scores import bootstrap_mean
+from kbqa.engine.evaluation.scores import Mean, bootstrap_mean
 from kbqa.sparql.errors import InputError
+from tools.options import FOLDER
 
 _NAME = re.compile(r"(?P<method>\w+)\.(?P<chooser>\w+)\.(?P<budget>\d+)\.jsonl")
 # Colours that colour-blind readers can distinguish: Okabe and Ito 2008.
@@ -25,69 +25,54 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 _LINES = {"perfect": "-", "embedder": "--", "random": ":"}
 
 
-class Point(NamedTuple):
-    """The F1 of a run, with its interval."""
-
-    budget: int
-    f1: float
-    low: float
-    high: float
-    n: int
-
-
-Curves = Mapping[tuple[str, str], Sequence[Point]]
+Curves = Mapping[tuple[str, str], Mapping[int, Mean]]
+"""The F1 of the runs of a method and a chooser, by the calls that a question may take."""
 
 
 @click.command(help=__doc__)
-@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folder", type=FOLDER)
 @click.option("--output", type=click.Path(path_type=Path), required=True, metavar="PNG")
 def main(folder: Path, output: Path) -> None:
     """Print the figures, and write the picture."""
     curves = read_curves(folder)
-    budgets = sorted({point.budget for points in curves.values() for point in points})
+    budgets = sorted(set().union(*curves.values()))
     click.echo(f"| method | chooser | n | {' | '.join(f'{b} calls' for b in budgets)} |")
     click.echo("|" + "---|" * (len(budgets) + 3))
-    for (method, chooser), points in curves.items():
-        cells = {point.budget: f"{point.f1:.3f}" for point in points}
-        shown = " | ".join(cells.get(budget, "–") for budget in budgets)
-        click.echo(f"| {method} | {chooser} | {points[0].n} | {shown} |")
-    draw(curves, output)
+    for (method, chooser), f1 in curves.items():
+        cells = [f"{f1[budget].mean:.3f}" if budget in f1 else "–" for budget in budgets]
+        n = next(iter(f1.values())).n
+        click.echo(f"| {method} | {chooser} | {n} | {' | '.join(cells)} |")
+    draw(curves, budgets, output)
 
 
 def read_curves(folder: Path) -> Curves:
     """Read the runs of a folder, by method and chooser."""
-    curves: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    curves: dict[tuple[str, str], dict[int, Mean]] = defaultdict(dict)
     for path in sorted(folder.glob("*.jsonl")):
-        name = _NAME.fullmatch(path.name)
-        if name is None:
+        if (name := _NAME.fullmatch(path.name)) is None:
             continue
-        scored = [row for row in read_run(path).rows if row.scores is not None]
-        kept = [row.scores.f1 for row in scored if row.tier != "none" and row.scores is not None]
-        f1 = bootstrap_mean(kept)
-        point = Point(int(name["budget"]), f1.mean, f1.low, f1.high, len(kept))
-        curves[name["method"], name["chooser"]].append(point)
+        kept = [row.scores.f1 for row in read_run(path).rows if row.scores and row.tier != "none"]
+        curves[name["method"], name["chooser"]][int(name["budget"])] = bootstrap_mean(kept)
     if not curves:
         raise InputError(f"{folder} has no runs named METHOD.CHOOSER.CALLS.jsonl")
-    return {key: sorted(points) for key, points in sorted(curves.items())}
+    return {key: dict(sorted(of.items())) for key, of in sorted(curves.items())}
 
 
-def draw(curves: Curves, output: Path) -> None:
+def draw(curves: Curves, budgets: Sequence[int], output: Path) -> None:
     """Draw a curve for each method and chooser: a colour a method, a dash a chooser."""
-    import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
     methods = list(dict.fromkeys(method for method, _ in curves))
-    for (method, chooser), points in curves.items():
+    for (method, chooser), f1 in curves.items():
+        means = [each.mean for each in f1.values()]
+        below = [each.mean - each.low for each in f1.values()]
+        above = [each.high - each.mean for each in f1.values()]
         axes.errorbar(
-            [point.budget for point in points],
-            [point.f1 for point in points],
-            [
-                [point.f1 - point.low for point in points],
-                [point.high - point.f1 for point in points],
-            ],
+            list(f1),
+            means,
+            [below, above],
             label=f"{method}, {chooser}",
             color=_COLOURS[methods.index(method) % len(_COLOURS)],
             linestyle=_LINES.get(chooser, "-."),
@@ -95,7 +80,6 @@ def draw(curves: Curves, output: Path) -> None:
             markersize=4,
             capsize=2,
         )
-    budgets = sorted({point.budget for points in curves.values() for point in points})
     axes.set_xscale("log")
     axes.set_xticks(budgets, [str(budget) for budget in budgets])
     axes.minorticks_off()

@@ -3,7 +3,7 @@
     python -m tools.score.abstention --answered run.jsonl --unanswerable twins.jsonl
 
 Both are runs of `kbqa eval`: one of questions that the graph can answer, and one of those that it
-cannot: twins (`tools.make.twins`), or the tier *none*, whose gold queries do not find the gold
+cannot: twins (see docs/results.md), or the tier *none*, whose gold queries do not find the gold
 answers. A question without an answer counts as one of confidence 0. Printed are the AUROC of the
 confidences, and what each threshold costs: the share of answerable questions that are still
 answered, their F1, and the share of the others that are declined. The thresholds keep 99 to 80 % of
@@ -24,6 +24,7 @@ from kbqa.engine.evaluation.rows import Row, read_run
 from kbqa.engine.evaluation.scores import bootstrap_mean, score_best
 from kbqa.engine.evaluation.statistics import RIGHT_F1, separate
 from kbqa.sparql.errors import InputError
+from tools.options import FILE
 
 _KEPT = (0.99, 0.975, 0.95, 0.9, 0.8)
 _TIERS = (None, "independent", "annotated")
@@ -41,24 +42,8 @@ def threshold_keeping(confidences: Sequence[float], share: float) -> float:
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--answered",
-    "answered_runs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    required=True,
-    metavar="RUN",
-    help="Questions that the graph can answer; repeatable.",
-)
-@click.option(
-    "--unanswerable",
-    "unanswerable_runs",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    required=True,
-    metavar="RUN",
-    help="Questions that it cannot answer, or of tier none; repeatable.",
-)
+@click.option("--answered", "answered_runs", type=FILE, multiple=True, required=True)
+@click.option("--unanswerable", "unanswerable_runs", type=FILE, multiple=True, required=True)
 @click.option("--unsure-below", type=click.FloatRange(0, 1), metavar="CONFIDENCE")
 def main(
     answered_runs: Sequence[Path], unanswerable_runs: Sequence[Path], unsure_below: float | None
@@ -83,7 +68,8 @@ def main(
         _print_table(answerable, others, unsure_below)
         click.echo(f"\nWithout the {len(right):,} that are answered rightly all the same:\n")
         others = [row for row in others if row.id not in right]
-    _print_table(answerable, others, unsure_below)
+    if others:
+        _print_table(answerable, others, unsure_below)
 
 
 def _answered_rightly(others: Sequence[Row], answerable: Sequence[Row]) -> set[str]:

@@ -6,8 +6,7 @@
 BEAMS are files of `kbqa crp generate`, scored on the questions that all of them have and that have
 gold. Only written candidates count; `tools.score.judge` measures the judge. The columns are F1, as
 `kbqa eval` scores it, with 95 % bootstrap intervals: of the answer that
-`kbqa eval --set judge=confidence` gives ("chosen"); of the one that it would give if it did not
-check the operator words of the question ("unchecked"); and of the best answer among those of the
+`kbqa eval --set judge=confidence` gives ("chosen"), and of the best answer among those of the
 model's first k candidates, which a perfect choice would reach. k is 1, 5 and 10, up to the most
 candidates that a question has.
 
@@ -15,11 +14,16 @@ The rows are the tiers of evidence, if the questions have tiers. With --trained,
 for questions with and without relations that the model was not trained on, of the independent and
 annotated tiers. Name all question sets that the model was trained on, and those of the adapter that
 its training went on from. Differences are from the first file, and paired.
+
+A relation was trained on if a row that `kbqa train-crp` can use has it, by this name. Rows that
+training holds out, or does not draw for its mixture, count as well. Questions on the demo graph do
+not count. A model that learnt only the reverse of a relation can still write the path, backwards.
+So questions with a relation of which not even the reverse was trained on are a group of their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -30,21 +34,67 @@ from kbqa.engine.methods import Resources
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import read_beams
+from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.errors import InputError
+from kbqa.sparql.forms import read_crp
+from kbqa.sparql.templates import query_mentions
+from kbqa.training.data.training_set import load_examples
+from tools.options import FILE, GOLD_ENTITIES, QUESTIONS, STORE
 from tools.score.shared import (
     BeamRunner,
     Scores,
-    TrainedRelations,
-    beam_options,
     gold_in_common,
-    gold_relations,
     print_tables,
     rank_by_confidence,
-    several_beams,
 )
 
 _TIERS = ("independent", "annotated")
 _FIRST = (1, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRelations:
+    """The relations that a model was trained on."""
+
+    named: frozenset[str]  # those that the training files have
+    reverses: frozenset[str]  # the reverses of these
+
+    @classmethod
+    def read(cls, files: Iterable[Path], graph: Graph) -> "TrainedRelations":
+        """Read the relations of training files."""
+        examples = load_examples(files, form="extended", names=graph.labels).examples
+        crps = (read_crp(example.target).crp for example in examples)
+        named = frozenset(relation for crp in crps for relation in crp.relations())
+        schema = GraphSchema(graph).of(named)
+        stated = (schema.property(relation) for relation in named)
+        reverses = frozenset(each.reverse for each in stated if each is not None and each.reverse)
+        return cls(named, reverses)
+
+    def groups(self, question: Question) -> list[str]:
+        """Return the groups of a question; none without relations in its gold query."""
+        try:
+            relations = query_mentions(question.sparql or "").relations
+        except InputError:
+            return []
+        if not relations:
+            return []
+        unseen = [relation for relation in relations if relation not in self.named]
+        if not unseen:
+            return ["relations: all trained on"]
+        groups = ["relations: one not trained on"]
+        if any(relation not in self.reverses for relation in unseen):
+            groups.append("relations: one not trained on, nor its reverse")
+        return groups
+
+
+def gold_relations(question: Question) -> frozenset[str]:
+    """Return the relations of a question's gold query; none without a query that can be read."""
+    try:
+        return query_mentions(question.sparql or "").relations
+    except InputError:
+        return frozenset()
 
 
 def score_question(
@@ -52,12 +102,8 @@ def score_question(
 ) -> Scores:
     """Score the chosen candidate of a question, and the best of the first ones."""
     f1 = [candidate_f1(each, question) for each in tried]
-    unchecked = [replace(each, not_understood=()) for each in tried]
-    ways = {"chosen": tried, "unchecked": unchecked}
-    scores = {
-        way: candidate_f1(next(iter(rank_by_confidence(each, model)), None), question)
-        for way, each in ways.items()
-    }
+    chosen = next(iter(rank_by_confidence(tried, model)), None)
+    scores = {"chosen": candidate_f1(chosen, question)}
     for k in (*(k for k in _FIRST if k < longest), longest):
         scores[f"best of {k}"] = max(f1[:k], default=candidate_f1(None, question))
     return scores
@@ -71,18 +117,19 @@ def question_groups(question: Question, trained: TrainedRelations | None) -> lis
         groups = [" + ".join(_TIERS), f"tier: {question.tier}"]
     else:
         return [f"tier: {question.tier}"]
-    return groups if trained is None else groups + trained.groups(gold_relations(question))
+    return groups if trained is None else groups + trained.groups(question)
 
 
 @click.command(help=__doc__)
-@several_beams
-@beam_options
+@click.argument("files", metavar="BEAMS…", type=FILE, nargs=-1, required=True)
+@QUESTIONS
+@STORE
+@GOLD_ENTITIES
 @click.option(
     "--trained",
     "training_files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
-    metavar="FILE",
     help="Question set that a model was trained on; repeatable.",
 )
 def main(

@@ -13,7 +13,6 @@ that the way could have chosen:
 - *judge*: among all candidates;
 - *judge, written* and *judge, searched*: among those of one source;
 - *judge, not narrowed*: without paths to which the search added something;
-- *judge, n = K*: among the first K written ones, and the searched;
 - *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
   files of --features.
 
@@ -23,7 +22,7 @@ lines are about the single answers of lists, the first ten of each question: whe
 against the confidence of the question, and against their own.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,17 +32,8 @@ import click
 from tqdm import tqdm
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.evaluation.scores import (
-    candidate_f1,
-    match_values,
-    normalise_answer,
-)
-from kbqa.engine.evaluation.statistics import (
-    brier_score,
-    calibrate,
-    calibration_error,
-    separate_right,
-)
+from kbqa.engine.evaluation import statistics
+from kbqa.engine.evaluation.scores import candidate_f1, match_values, normalise_answer
 from kbqa.engine.methods import Resources
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.running.judge import SHIPPED_JUDGE
@@ -52,11 +42,11 @@ from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.pools import read_judged
 from kbqa.training.judge.reading import Judged, fit_confidence
+from tools.options import FILE, FOLDER, GOLD_ENTITIES, QUESTIONS, STORE
 from tools.score.best_of import question_groups
 from tools.score.shared import (
     BeamRunner,
     Scores,
-    beam_options,
     gold_in_common,
     print_tables,
     rank_by_confidence,
@@ -65,18 +55,17 @@ from tools.score.shared import (
 Keep: TypeAlias = Callable[[Sequence[Tried]], Sequence[Tried]]
 """Returns those of a question's candidates that count."""
 
-_FIRST = (1, 3, 5, 10)
 _FIRST_ANSWERS = 10
 
-_GROUPS: Mapping[str, Collection[str]] = {
-    "what was read": ("fit", "fit support", "fit lead"),
-    "similar questions": ("votes",),
-    "asker": (ASKED_LEAD,),
-    "what was written": ("logprob", "token_logprob", "share", "support"),
-    "source and rank": ("searched", "rank", "narrows"),
-    "path and topic": ("hops", "constraints", "topic", "mentioned", "replaced"),
-    "relaxation": ("dropped", "level"),
-    "number of answers": ("answers", "many answers"),
+_GROUPS: Mapping[str, Set[str]] = {
+    "what was read": {"fit", "fit support", "fit lead"},
+    "similar questions": {"votes"},
+    "asker": {ASKED_LEAD},
+    "what was written": {"logprob", "token_logprob", "share", "support"},
+    "source and rank": {"searched", "rank", "narrows"},
+    "path and topic": {"hops", "constraints", "topic", "mentioned", "replaced"},
+    "relaxation": {"dropped", "level"},
+    "number of answers": {"answers", "many answers"},
 }
 
 
@@ -103,10 +92,6 @@ class Way:
         }
 
 
-def _first_written(count: int) -> Keep:
-    return lambda tried: [*_written(tried)[:count], *_searched(tried)]
-
-
 def _written(tried: Sequence[Tried]) -> list[Tried]:
     return [each for each in tried if not each.candidate.is_searched]
 
@@ -119,40 +104,34 @@ def _not_narrowed(tried: Sequence[Tried]) -> list[Tried]:
     return [each for each in tried if not each.candidate.narrows]
 
 
-def judge_ways(judge: ConfidenceModel, longest: int, judged: Sequence[Judged]) -> Iterator[Way]:
+def judge_ways(judge: ConfidenceModel, judged: Sequence[Judged]) -> Iterator[Way]:
     """Yield the judge, and what it is without each of its parts."""
     yield Way("judge", judge)
     yield Way("judge, written", judge, _written)
     yield Way("judge, searched", judge, _searched)
     yield Way("judge, not narrowed", judge, _not_narrowed)
-    for count in (count for count in _FIRST if count < longest):
-        yield Way(f"judge, n = {count}", judge, _first_written(count))
     for name, group in _GROUPS.items() if judged else ():
         yield Way(f"without {name}", fit_confidence([_without(each, group) for each in judged], ""))
 
 
-def _without(judged: Judged, group: Collection[str]) -> Judged:
+def _without(judged: Judged, group: Set[str]) -> Judged:
     """Leave features out, ``level`` with all its values."""
-    features = [
-        {
-            name: value
-            for name, value in each.items()
-            if name not in group and name.split()[0] not in group
-        }
+    kept = [
+        {name: each[name] for name in each if group.isdisjoint({name, name.split()[0]})}
         for each in judged.features
     ]
-    return Judged(features, judged.f1)
+    return Judged(kept, judged.f1)
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "beam_file", metavar="BEAMS", type=click.Path(path_type=Path, exists=True, dir_okay=False)
-)
-@beam_options
+@click.argument("beam_file", metavar="BEAMS", type=FILE)
+@QUESTIONS
+@STORE
+@GOLD_ENTITIES
 @click.option(
     "--judge",
     "judge_folder",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=FOLDER,
     default=SHIPPED_JUDGE,
     metavar="DIR",
     help="Judge that kbqa train-judge wrote; by default the one that comes with kbqa.",
@@ -160,18 +139,11 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
 @click.option(
     "--features",
     "feature_files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     multiple=True,
-    metavar="FILE",
     help="Features of held-out questions, which kbqa train-judge wrote; repeatable.",
 )
-@click.option(
-    "--before",
-    "before_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="What was written before, by another adapter.",
-)
+@click.option("--before", "before_file", type=FILE, help="What another adapter wrote before.")
 def main(
     beam_file: Path,
     question_file: Path,
@@ -195,14 +167,13 @@ def main(
             former.append(confident.run(question, before[question.id]))
     groups = [question_groups(question, None) for question in asked]
     written = [_written(tried) for tried in pools]
-    longest = max(map(len, written))
     first = Way("before", confident.model)
     ways: list[tuple[Way, list[list[Tried]]]] = [
         (first, former),
         (Way("confidence model", confident.model), written),
     ]
     judged = [each for path in feature_files for each in read_judged(path)]
-    ways += [(way, pools) for way in judge_ways(judging.model, longest, judged)]
+    ways += [(way, pools) for way in judge_ways(judging.model, judged)]
     lines = [
         (way.name, [way.score(*each) for each in zip(tried, asked, strict=True)])
         for way, tried in ways
@@ -249,8 +220,8 @@ def _of_answers(
 def _calibration(pairs: Sequence[tuple[float, float]]) -> str:
     if not pairs:
         return "0 | – | – | –"
-    auroc = separate_right(pairs)
-    error, brier = calibration_error(calibrate(pairs)), brier_score(pairs)
+    auroc, brier = statistics.separate_right(pairs), statistics.brier_score(pairs)
+    error = statistics.calibration_error(statistics.calibrate(pairs))
     return f"{len(pairs)} | {error:.3f} | {brier:.3f} | {'–' if auroc is None else f'{auroc:.3f}'}"
 
 

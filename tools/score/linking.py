@@ -31,7 +31,8 @@ from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from tools.fit.linking import LinkingExample, linking_example
+from tools.fit.linker import LinkingExample, linking_example
+from tools.options import FILE, STORE
 from tools.score.shared import share_with_interval
 
 _KEPT = 5
@@ -89,15 +90,13 @@ def read_examples(path: Path, graph: Graph, rows: int | None) -> list[LinkingExa
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "files", type=click.Path(path_type=Path, exists=True, dir_okay=False), nargs=-1, required=True
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.argument("files", type=FILE, nargs=-1, required=True)
+@STORE
 @click.option("--rows", type=click.IntRange(1), help="Maximum number of questions of a file.")
 @click.option(
     "--model",
     "model_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=FILE,
     default=SHIPPED_MODEL,
     help="Linking model instead of the shipped one.",
 )
@@ -128,7 +127,12 @@ def main(
             click.echo(_line(name, "kbqa", outcomes))
             for example, outcome in zip(examples, outcomes, strict=True):
                 if misses is not None and outcome.place != 1:
-                    _write_miss(misses, example, outcome, linker, graph)
+                    labels = graph.labels(example.topics)
+                    topics = {mid: labels.get(mid) for mid in sorted(example.topics)}
+                    found = [each.to_dict() for each in linker.link(example.question, _KEPT)]
+                    miss = {"questions": name, "question": example.question, "topics": topics}
+                    miss |= {"place": outcome.place, "candidates": found}
+                    misses.write(json.dumps(miss, ensure_ascii=False) + "\n")
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     click.echo(f"\nPeak memory: {peak_mb:.0f} MB")
 
@@ -144,20 +148,6 @@ def _line(questions: str, linker: str, outcomes: Sequence[Outcome]) -> str:
         f"| {questions} | {linker} | {n} | {at_1} | {at_5} "
         f"| {statistics.median(times):.1f} | {times[int(0.95 * n)]:.1f} |"
     )
-
-
-def _write_miss(
-    file: TextIO, example: LinkingExample, outcome: Outcome, linker: Linker, graph: Graph
-) -> None:
-    labels = graph.labels(example.topics)
-    record = {
-        "questions": example.source,
-        "question": example.question,
-        "topics": {mid: labels.get(mid) for mid in sorted(example.topics)},
-        "place": outcome.place,
-        "candidates": [entity.to_dict() for entity in linker.link(example.question, _KEPT)],
-    }
-    file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

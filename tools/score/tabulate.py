@@ -19,41 +19,21 @@ from kbqa.engine.evaluation.breakdowns import rows_by_tier
 from kbqa.engine.evaluation.rows import RecordedRun, Row, measure_costs, read_run
 from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.sparql.errors import InputError
+from tools.options import FILE
 
-_COLUMNS = (
-    "run",
-    "method",
-    "entities",
-    "n",
-    "F1",
-    "hit",
-    "Hits@1",
-    "exact",
-    "F1, independent",
-    "F1, annotated",
-    "F1, none",
-    "calls",
-    "general",
-    "tokens",
-    "s",
+_HEAD = (
+    "| run | method | entities | n | F1 | hit | Hits@1 | exact "
+    "| F1, independent | F1, annotated | F1, none | calls | general | tokens | s |"
 )
-
-
 _COSTS = ("calls", "general_calls", "tokens", "seconds")
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "runs",
-    metavar="RUN.jsonl…",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    nargs=-1,
-    required=True,
-)
+@click.argument("runs", metavar="RUN.jsonl…", type=FILE, nargs=-1, required=True)
 def main(runs: Sequence[Path]) -> None:
     """Print the table."""
-    click.echo(f"| {' | '.join(_COLUMNS)} |")
-    click.echo("|" + "---|" * len(_COLUMNS))
+    click.echo(_HEAD)
+    click.echo("|" + "---|" * (_HEAD.count("|") - 1))
     for path in runs:
         click.echo(f"| {' | '.join(_cells(read_run(path)))} |")
 

@@ -18,8 +18,10 @@ from kbqa.engine.writing.checkpoint import (  # noqa: E402  # noqa: E402
     merged_weights,
     shipped_files,
 )
-from kbqa.engine.writing.generate import PLAIN  # noqa: E402
-from kbqa.engine.writing.steering import SavedTokenizer  # noqa: E402
+from kbqa.engine.writing.generate import (
+    PLAIN,
+    SavedTokenizer,
+)
 from kbqa.sparql.errors import ModelError  # noqa: E402
 
 TEXTS = (

@@ -29,12 +29,12 @@ from kbqa.engine.writing.generate import (
     Candidate,
     DecodingLevel,
     Request,
+    SavedTokenizer,
 )
 from kbqa.engine.writing.grammar import start
 from kbqa.engine.writing.steering import (
     Decoding,
     Pieces,
-    SavedTokenizer,
     SteeredText,
 )
 from kbqa.engine.writing.transformers import NextTokenLogits

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyoxigraph
 import pytest
+from crp_match import match_crps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,6 @@ from kbqa.sparql.crp import (
 from kbqa.sparql.errors import CrpConversionError, KbqaError, QuerySyntaxError
 from kbqa.sparql.forms import parse_routerkgqa, read_crp
 from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm
-from tools.crp_match import match_crps
 
 LANGUAGE = "FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en'))"
 BASE = Crp(Entity(mid="m.0a"), (Hop("a.b"),), differs_from=None, answer_language=None)

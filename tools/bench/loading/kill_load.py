@@ -19,40 +19,31 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 import click
 
 from kbqa.kb.layout import StoreLayout
 from tools.bench.measured_run import disk_bytes, machine, process_tree
+from tools.options import FILE, NEW_FOLDER
 from tools.store_content import Content, store_content
 
 _DISK_BAR = 1.2
 _POLL_S = 0.0005
 _LONGEST_MOVE_S = 0.01
 _END_TIMEOUT_S = 20.0
-_AT_A_SECOND = "at a random second"
+_ANY = "at a random second"
 _INDEXING = "while indexes are written"
 _COMPACTING = "while the store is compacted"
 _MOVING = "while parts are moved"
 # Half of the kills are at any time, so that a load is killed in all its stages.
-_MOMENTS = (
-    _AT_A_SECOND,
-    _AT_A_SECOND,
-    _INDEXING,
-    _COMPACTING,
-    _AT_A_SECOND,
-    _AT_A_SECOND,
-    _COMPACTING,
-    _MOVING,
-)
+_MOMENTS = (_ANY, _ANY, _INDEXING, _COMPACTING, _ANY, _ANY, _COMPACTING, _MOVING)
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
+class Killed(NamedTuple):
     """A run of the command that was killed, or not."""
 
     seconds: float  # how long it ran
@@ -61,8 +52,8 @@ class Killed:
 
 
 @click.command()
-@click.argument("dump", type=click.Path(exists=True, path_type=Path))
-@click.option("--work", required=True, type=click.Path(path_type=Path, file_okay=False))
+@click.argument("dump", type=FILE)
+@click.option("--work", required=True, type=NEW_FOLDER)
 @click.option("--kills", default=20, show_default=True, type=click.IntRange(min=1))
 @click.option("--seed", default=1, show_default=True, help="Another seed chooses other moments.")
 @click.option("--shard-triples", default=100_000, show_default=True, type=click.IntRange(min=1))
@@ -86,6 +77,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
     )
 
     store = work / "killed"
+    layout = StoreLayout(store)
     shutil.rmtree(store, ignore_errors=True)
     random = Random(seed)
     moments = cycle(_MOMENTS)
@@ -95,7 +87,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
     while True:
         moment = next(moments) if killed < kills else None
         first_alone = killed % 2 == 1
-        run = _run([*command, str(store)], store, moment, first_alone, random, whole_s)
+        run = _run([*command, str(store)], moment, first_alone, random, whole_s)
         if run.left:
             problems.append(f"kill {killed + 1}: {run.left} processes were left behind")
         if run.code is None:
@@ -103,11 +95,11 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
             what = "first process" if first_alone else "all processes"
             found = ", ".join(_found(store))
             print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:30}{found}")
-            if not _has_ended(store):
-                continue
+            if not layout.is_finished or layout.building.exists():
+                continue  # else it was complete, and only had to exit
         loads += 1
-        is_finished = StoreLayout(store).is_finished
-        differences = _compare(expected, store, size) if is_finished else ["no finished store"]
+        finished = layout.is_finished
+        differences = _compare(expected, store, size) if finished else ["no finished store"]
         if run.code:
             differences.append(f"the command ended with code {run.code}")
         problems += [f"load {loads}: {difference}" for difference in differences]
@@ -123,12 +115,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
 
 
 def _run(
-    command: Sequence[str],
-    store: Path,
-    moment: str | None,
-    first_alone: bool,
-    random: Random,
-    whole_s: float,
+    command: Sequence[str], moment: str | None, first_alone: bool, random: Random, whole_s: float
 ) -> Killed:
     """Run the command and kill it at a moment, if it gets that far."""
     started = time.monotonic()
@@ -136,14 +123,10 @@ def _run(
     if moment is None:
         process.wait()
     else:
-        delays_s = {
-            _AT_A_SECOND: whole_s,
-            _INDEXING: whole_s / 10,
-            _COMPACTING: whole_s / 20,
-            _MOVING: _LONGEST_MOVE_S,
-        }
-        if _comes(_has_begun(moment, store), process):
-            _wait(random.uniform(0, delays_s[moment]), process)
+        delays_s = {_ANY: whole_s, _INDEXING: whole_s / 10, _COMPACTING: whole_s / 20}
+        if _comes(_has_begun(moment, Path(command[-1])), process):
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(random.uniform(0, delays_s.get(moment, _LONGEST_MOVE_S)))
     if process.poll() is not None:
         return Killed(time.monotonic() - started, process.returncode, 0)
     tree = process_tree(process.pid)
@@ -187,11 +170,6 @@ def _comes(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]") -> 
     return True
 
 
-def _wait(seconds: float, process: "subprocess.Popen[bytes]") -> None:
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(seconds)
-
-
 def _still_running(tree: Sequence[int]) -> int:
     """Count the processes that do not end."""
     deadline = time.monotonic() + _END_TIMEOUT_S
@@ -218,12 +196,6 @@ def _found(store: Path) -> list[str]:
     shards = [name for name in working if name.startswith("shard-")]
     others = [name for name in working if name not in shards and not name.endswith(".lock")]
     return names + ["building:", *others] + ([f"shards: {len(shards)}"] if shards else [])
-
-
-def _has_ended(store: Path) -> bool:
-    """Return whether a load was complete when it was killed and only had to exit."""
-    layout = StoreLayout(store)
-    return layout.is_finished and not layout.building.exists()
 
 
 def _compare(expected: dict[str, Content], store: Path, size: int) -> list[str]:

@@ -1,17 +1,16 @@
-"""Measure loading: all of `kbqa load-freebase` against `oxigraph load` and Virtuoso's loader.
+"""Measure loading: all of `kbqa load-freebase` against `oxigraph load`.
 
     python -m tools.make.dump --lines 34500000 --output dump.nt.gz
-    python -m tools.bench.loading.load dump.nt.gz --work FOLDER [--against virtuoso] [--repeats 3]
+    python -m tools.bench.loading.load dump.nt.gz --work FOLDER [--repeats 3]
     python -m tools.bench.loading.load small.nt.gz large.nt.gz --work FOLDER --memory
 
-The first form loads one dump in several ways, in turn. Against oxigraph, kbqa gets the dump and
-does everything: unpacking, cleaning, filtering, names, schema, statistics, hubs. oxigraph gets the
-filtered triples in a plain file. kbqa with ``--no-compact`` is compared to ``oxigraph load``; kbqa
-with its defaults, which compact the store, to ``oxigraph load`` and ``oxigraph optimize``. Against
-Virtuoso, both get the filtered triples in several files, since each of their threads loads one file
-at a time. Rates count the filtered triples. Wall-clock times depend on what else the machine does;
-if others use it too, compare CPU times. The second form loads each dump once with kbqa and shows
-how memory grows; the store of the last dump stays in the folder.
+The first form loads one dump in several ways, in turn. kbqa gets the dump and does everything:
+unpacking, cleaning, filtering, names, schema, statistics, hubs. oxigraph gets the filtered triples
+in a plain file. kbqa with ``--no-compact`` is compared to ``oxigraph load``; kbqa with its
+defaults, which compact the store, to ``oxigraph load`` and ``oxigraph optimize``. Rates count the
+filtered triples. Wall-clock times depend on what else the machine does; if others use it too,
+compare CPU times. The second form loads each dump once with kbqa and shows how memory grows; the
+store of the last dump stays in the folder.
 """
 
 import gzip
@@ -26,42 +25,17 @@ from pathlib import Path
 
 import click
 
-from kbqa.kb.loading.job import cores
-from tools.bench.measured_run import (
-    Measured,
-    cpu_seconds,
-    disk_bytes,
-    machine,
-    run_measured,
-    watched_memory,
-)
-from tools.graph_servers import MissingServer, empty_virtuoso
+from tools.bench.measured_run import Measured, disk_bytes, machine, run_measured
+from tools.options import FILE, NEW_FOLDER
 
 _KBQA = Path(sys.executable).with_name("kbqa")
 _OXIGRAPH_PROGRAM = Path(sys.executable).with_name("oxigraph")
 _OURS_AS_LOADED = "kbqa load-freebase --no-compact"
 _OURS = "kbqa load-freebase"
-_WRITER = "kbqa, its writer alone"
 _OXIGRAPH = "oxigraph load --lenient"
 _OXIGRAPH_OPTIMIZED = "oxigraph load, then optimize"
-_VIRTUOSO = "Virtuoso's bulk loader"
-_BARS = (
-    (_OURS_AS_LOADED, _OXIGRAPH, 0.9),
-    (_OURS, _OXIGRAPH_OPTIMIZED, 1.0),
-    (_WRITER, _VIRTUOSO, 1.5),
-)
-_BUFFERS = 340_000
-_VIRTUOSO_LOADERS = 2
+_BARS = ((_OURS_AS_LOADED, _OXIGRAPH, 0.9), (_OURS, _OXIGRAPH_OPTIMIZED, 1.0))
 _COPY_BYTES = 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class Filtered:
-    """The filtered triples of a dump, ready to load."""
-
-    whole: Path  # all of them in a file of plain N-Triples
-    shards: list[Path]  # the same in several files
-    triples: int  # their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,32 +51,20 @@ Way = Callable[[Path], Mapping[str, Run]]
 
 
 @click.command()
-@click.argument("dumps", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.argument("dumps", nargs=-1, required=True, type=FILE)
 @click.option(
     "--work",
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NEW_FOLDER,
     help="Folder for the stores and the filtered files; the latter are kept and reused.",
 )
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option(
     "--loaders", type=click.IntRange(min=1), help="kbqa's loaders; by default it chooses."
 )
-@click.option(
-    "--against",
-    type=click.Choice(["oxigraph", "virtuoso"]),
-    default="oxigraph",
-    show_default=True,
-    help="Compare the whole load with oxigraph's, or the writer alone with Virtuoso's.",
-)
 @click.option("--memory", is_flag=True, help="Load each dump once with kbqa and show the memory.")
 def main(
-    dumps: Sequence[Path],
-    work: Path,
-    repeats: int,
-    loaders: int | None,
-    against: str,
-    memory: bool,
+    dumps: Sequence[Path], work: Path, repeats: int, loaders: int | None, memory: bool
 ) -> None:
     """Measure loading."""
     work.mkdir(parents=True, exist_ok=True)
@@ -112,29 +74,18 @@ def main(
         return
     if len(dumps) != 1:
         raise click.UsageError("several dumps need --memory.")
-    filtered = _filtered(dumps[0], work)
+    [dump] = dumps
+    filtered, triples = _filter(dump, work)
     print(
-        f"{dumps[0].name}: {dumps[0].stat().st_size / 1e6:,.0f} MB; "
-        f"{filtered.triples:,} filtered triples in {filtered.whole.stat().st_size / 1e6:,.0f} MB, "
-        f"in {len(filtered.shards)} shards; medians of {repeats}"
+        f"{dump.name}: {dump.stat().st_size / 1e6:,.0f} MB; {triples:,} filtered triples "
+        f"in {filtered.stat().st_size / 1e6:,.0f} MB; medians of {repeats}"
     )
-    ways: list[Way]
-    if against == "virtuoso":
-        ways = [
-            lambda store: {_WRITER: _load_shards(filtered, store, loaders or cores())},
-            lambda store: {_VIRTUOSO: _load_virtuoso(filtered, store)},
-        ]
-    else:
-        ways = [
-            lambda store: {_OURS_AS_LOADED: _load_all(dumps[0], store, loaders, "--no-compact")},
-            lambda store: {_OURS: _load_all(dumps[0], store, loaders)},
-            lambda store: _load_oxigraph(filtered, store),
-        ]
-    try:
-        runs = _in_turn(ways, work / "store", repeats)
-    except MissingServer as error:
-        raise click.ClickException(str(error)) from error
-    _print_runs(runs, filtered.triples)
+    ways: list[Way] = [
+        lambda store: {_OURS_AS_LOADED: _load_all(dump, store, loaders, "--no-compact")},
+        lambda store: {_OURS: _load_all(dump, store, loaders)},
+        lambda store: _load_oxigraph(filtered, store),
+    ]
+    _print_runs(_in_turn(ways, work / "store", repeats), triples)
 
 
 def _in_turn(ways: Sequence[Way], store: Path, repeats: int) -> dict[str, list[Run]]:
@@ -193,29 +144,24 @@ def _show_memory(dumps: Sequence[Path], work: Path, loaders: int | None) -> None
         )
 
 
-def _filtered(dump: Path, work: Path) -> Filtered:
-    """Write the filtered files of a dump, or reuse those of an earlier run."""
+def _filter(dump: Path, work: Path) -> tuple[Path, int]:
+    """Write the filtered triples of a dump, or reuse those of an earlier run, and count them."""
     folder = work / f"{dump.name}-filtered"
-    info = folder / "summary.json"
-    whole = folder / "whole.nt"
+    info, whole = folder / "summary.json", folder / "whole.nt"
     size = dump.stat().st_size
     if not info.exists() or json.loads(info.read_text(encoding="utf-8"))["dump_bytes"] != size:
         shutil.rmtree(folder, ignore_errors=True)
         packed = folder / "packed"
         command: list[str | Path] = [_KBQA, "load-freebase", dump, "--emit-shards", packed]
         summary = json.loads(run_measured([*command, "--json"]).output.splitlines()[-1])
-        with whole.open("wb") as all_of_it:
-            for number, shard in enumerate(sorted(packed.glob("*.nt.gz"))):
-                plain = folder / f"shard-{number:05}.nt"
-                with gzip.open(shard) as source, plain.open("wb") as target:
+        with whole.open("wb") as target:
+            for shard in sorted(packed.glob("*.nt.gz")):
+                with gzip.open(shard) as source:
                     shutil.copyfileobj(source, target, _COPY_BYTES)
-                with plain.open("rb") as source:
-                    shutil.copyfileobj(source, all_of_it, _COPY_BYTES)
         shutil.rmtree(packed)
         known = {"dump_bytes": size, "triples": summary["kept"]}
         info.write_text(json.dumps(known), encoding="utf-8")
-    triples = json.loads(info.read_text(encoding="utf-8"))["triples"]
-    return Filtered(whole, sorted(folder.glob("shard-*.nt")), triples)
+    return whole, json.loads(info.read_text(encoding="utf-8"))["triples"]
 
 
 def _load_all(dump: Path, store: Path, loaders: int | None, *options: str) -> Run:
@@ -225,10 +171,10 @@ def _load_all(dump: Path, store: Path, loaders: int | None, *options: str) -> Ru
     return _measure(command, store)
 
 
-def _load_oxigraph(filtered: Filtered, store: Path) -> dict[str, Run]:
+def _load_oxigraph(filtered: Path, store: Path) -> dict[str, Run]:
     """Load (one row), then optimize (a second row, together with the load)."""
     command: list[str | Path] = [_OXIGRAPH_PROGRAM, "load", "--lenient", "--location", store]
-    loaded = _measure([*command, "--file", filtered.whole], store)
+    loaded = _measure([*command, "--file", filtered], store)
     optimized = _measure([_OXIGRAPH_PROGRAM, "optimize", "--location", store], store)
     first, second = loaded.measured, optimized.measured
     both = Measured(
@@ -240,31 +186,9 @@ def _load_oxigraph(filtered: Filtered, store: Path) -> dict[str, Run]:
     return {_OXIGRAPH: loaded, _OXIGRAPH_OPTIMIZED: Run(both, optimized.disk_mb)}
 
 
-def _load_shards(filtered: Filtered, store: Path, loaders: int) -> Run:
-    program = Path(__file__).with_name("load_shards.py")
-    store.parent.mkdir(parents=True, exist_ok=True)
-    return _measure([sys.executable, program, store, str(loaders), *filtered.shards], store)
-
-
 def _measure(command: Sequence[str | Path], store: Path) -> Run:
     measured = run_measured(command)
     return Run(measured, disk_bytes(store) / 1e6)
-
-
-def _load_virtuoso(filtered: Filtered, folder: Path) -> Run:
-    folder.mkdir(parents=True)
-    shards = [shard.resolve() for shard in filtered.shards]
-    with empty_virtuoso([shards[0].parent], buffers=_BUFFERS, parent=folder) as virtuoso:
-        before_s = cpu_seconds(virtuoso.pid)
-        with watched_memory(virtuoso.pid) as memory:
-            started = time.monotonic()
-            virtuoso.load(shards, _VIRTUOSO_LOADERS)
-            wall_s = time.monotonic() - started
-        cpu_s = cpu_seconds(virtuoso.pid) - before_s
-        return Run(
-            Measured(wall_s, cpu_s, memory.peak_bytes / 1e6, ""),
-            disk_bytes(virtuoso.folder) / 1e6,
-        )
 
 
 if __name__ == "__main__":

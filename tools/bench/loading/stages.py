@@ -5,9 +5,11 @@
 First the dump is only read: unpacked, hashed and cut into blocks. Then it is loaded. This process
 reads, filters and builds the side indexes; its child writes the store. Names and schema are built
 while the child loads the last shards and compacts, so one line of the table can have parts of both.
-Two dumps show the growth, from which `load_estimate.py` estimates the load of the full dump.
+Two dumps show the growth, from which the load of the full dump is estimated; docs/freebase.md has
+the formulas in words and the limits of the estimate.
 """
 
+import math
 import os
 import resource
 import shutil
@@ -19,12 +21,81 @@ from pathlib import Path
 import click
 
 from kbqa.kb.loading.dump import DumpReader
-from kbqa.kb.loading.job import Forecast, LoadSettings, LoadStage
+from kbqa.kb.loading.job import KEPT_SHARE, Forecast, LoadSettings, LoadStage
 from kbqa.kb.loading.load import load_freebase
-from tools.bench.loading.load_estimate import StageCosts, at_full_size, estimate
 from tools.bench.measured_run import cpu_seconds, machine, process_tree
+from tools.options import FILE, NEW_FOLDER
 
 _CORES = (4, 16, 64)
+LINES = 3.13e9  # L: lines of the final dump, as others report
+_NAMES_SHARE = 0.075  # N / K: names and aliases, as in the synthetic dumps
+_MOST_LOADERS = 8  # that a load chooses by default
+
+
+@dataclass(frozen=True, slots=True)
+class StageCosts:
+    """CPU time of the stages of a load, in microseconds."""
+
+    triples: int  # triples that were kept
+    reading: float  # g, per line, to unpack, hash and cut into blocks
+    filling: float  # f, per line, the same with cleaning, filtering and writing shards
+    writing: float  # w, per triple, to load
+    compacting: float  # c, per triple, to compact
+    indexing: float  # n, per name, to build names, schema and statistics
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The load of the full dump on some cores, in seconds."""
+
+    reading: float  # one stream must be unpacked: the minimum
+    work: float  # all work up to the triples in the store, shared by all cores
+    writing: float  # the part of it that only the loaders can do
+    compacting: float  # on one core
+    indexing: float  # on one core, while the store is compacted
+
+    @property
+    def loading(self) -> float:
+        """Until all triples are in the store: as long as the slowest of the three."""
+        return max(self.reading, self.work, self.writing)
+
+    @property
+    def total(self) -> float:
+        """From the dump to the finished store."""
+        return self.loading + max(self.compacting, self.indexing)
+
+    @property
+    def total_without_compaction(self) -> float:
+        """The same with ``--no-compact``."""
+        return self.loading + self.indexing
+
+
+def estimate(costs: StageCosts, writing: float, cores: int) -> Estimate:
+    """Estimate the load of the full dump from the costs of the larger load.
+
+    `writing` is w′, microseconds a triple at full size; each loader keeps one core busy. We assume
+    that compacting costs the same for a triple at any size, since it writes each once.
+    """
+    kept = LINES * KEPT_SHARE
+    return Estimate(
+        reading=LINES * costs.reading / 1e6,
+        work=(LINES * costs.filling + kept * writing) / cores / 1e6,
+        writing=kept * writing / min(cores, _MOST_LOADERS) / 1e6,
+        compacting=kept * costs.compacting / 1e6,
+        indexing=kept * _NAMES_SHARE * costs.indexing / 1e6,
+    )
+
+
+def at_full_size(small: float, large: float, small_triples: int, large_triples: int) -> float:
+    """Extrapolate the growth of a cost from a small to a large load to the full dump.
+
+    The growth is a power of the number of triples; a cost never shrinks.
+
+    >>> round(at_full_size(2.0, 3.0, 1_000_000, 10_000_000), 2)  # 1.5 times for ten times as many
+    7.17
+    """
+    exponent = math.log(large / small) / math.log(large_triples / small_triples)
+    return large * math.pow(LINES * KEPT_SHARE / large_triples, max(exponent, 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +109,7 @@ class Mark:
 
 
 class StageClock:
-    """Progress of a load that records when each stage starts.
-
-    Attributes:
-        marks: One for each stage so far.
-    """
+    """Progress of a load that records when each stage starts."""
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
@@ -65,12 +132,12 @@ class StageClock:
 
 
 @click.command()
-@click.argument("dump", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("larger", required=False, type=click.Path(exists=True, path_type=Path))
+@click.argument("dump", type=FILE)
+@click.argument("larger", required=False, type=FILE)
 @click.option(
     "--work",
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=NEW_FOLDER,
     help="Folder for the stores, which are deleted at the end.",
 )
 @click.option("--loaders", type=click.IntRange(min=1), help="By default the load chooses.")

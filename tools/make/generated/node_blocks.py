@@ -1,35 +1,13 @@
 """Blocks of ordinary nodes: topics with names, keys and facts, and the mediators between them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tools.make.generated.lines import END, Ints, Lines
 from tools.make.generated.plan import NO_COUNTRY, Plan
-from tools.make.generated.schema import (
-    ALIAS,
-    DESCRIPTION,
-    EQUIVALENT_PAGE,
-    KEY_ID,
-    KEY_IMDB,
-    KEY_TITLE,
-    LABEL,
-    NAME,
-    NOTABLE_FOR,
-    NOTABLE_TYPES,
-    NS,
-    OBJECT_KEY,
-    OFFICIAL_PAGE,
-    RDF_TYPE,
-    TYPE,
-    Kind,
-    Schema,
-    Type,
-    Vocabulary,
-    iri_object,
-)
+from tools.make.generated.schema import NS, Fixed, Kind, Schema, iri_object
 from tools.make.generated.values import Values
 from tools.make.generated.words import COUNTRIES, GENDERS, LANGUAGES
 
@@ -59,20 +37,26 @@ _WITH_LANGUAGE = 0.85
 _ENGLISH = 0.75
 
 
-@dataclass(slots=True)
 class _Block:
     """A block that is being made; places are numbers of nodes within it."""
 
-    random: np.random.Generator
-    lines: Lines
-    own: list[bytes]
-    topics: Ints
-    topic_types: Ints
-    countries: Ints
-    mediators: Ints
-    mediator_types: Ints
-    by_type: Ints
-    sorted_types: Ints
+    def __init__(
+        self, plan: Plan, number: int, random: np.random.Generator, predicates: Sequence[bytes]
+    ) -> None:
+        first = number * NODES_A_BLOCK
+        nodes = np.arange(first, min(first + NODES_A_BLOCK, plan.node_count))
+        fives = np.arange(first // 5, nodes[-1] // 5 + 1)
+        topics = (fives[:, None] * 3 + np.arange(3)).ravel()
+        mediators = (fives[:, None] * 2 + np.arange(2)).ravel()
+        self.random = random
+        self.lines = Lines(plan.terms(nodes), predicates)
+        self.own = plan.terms(nodes, b">" + END)
+        self.topics = plan.topic_nodes(topics) - first
+        self.topic_types, self.countries = plan.topic_types(topics)
+        self.mediators = plan.mediator_nodes(mediators) - first
+        self.mediator_types = plan.mediator_types(mediators)
+        order = np.argsort(self.topic_types, kind="stable")
+        self._by_type, self._sorted_types = self.topics[order], self.topic_types[order]
 
     def some(self, places: Ints, share: float) -> Ints:
         """Choose some places at random."""
@@ -88,26 +72,27 @@ class _Block:
 
     def of_type(self, types: Ints) -> Ints:
         """Choose a topic of this block for each type; -1 if there is none."""
-        first = np.searchsorted(self.sorted_types, types, side="left")
-        count = np.searchsorted(self.sorted_types, types, side="right") - first
+        first = np.searchsorted(self._sorted_types, types, side="left")
+        count = np.searchsorted(self._sorted_types, types, side="right") - first
         chosen = first + (self.random.random(len(types)) * count).astype(np.int64)
-        found = self.by_type[np.minimum(chosen, len(self.by_type) - 1)]
+        found = self._by_type[np.minimum(chosen, len(self._by_type) - 1)]
         return np.where(count > 0, found, -1)
 
 
 class NodeBlocks:
     """Makes blocks of `NODES_A_BLOCK` nodes each."""
 
-    def __init__(self, schema: Schema, plan: Plan, values: Values, vocabulary: Vocabulary) -> None:
-        self._plan = plan
-        self._values = values
-        self._number = vocabulary
+    def __init__(self, schema: Schema, plan: Plan, values: Values) -> None:
+        self._plan, self._values = plan, values
+        self._number, self._predicates = schema.fixed, schema.predicates
         self._kinds = np.array([int(stated.kind) for stated in schema.properties])
         self._expected = np.array([stated.expected for stated in schema.properties])
         self._reverse = np.array([stated.reverse for stated in schema.properties])
         self._topic_facts = _Choices([node.plain for node in schema.topics])
         self._mediator_facts = _Choices([node.plain for node in schema.mediators])
-        self._includes = _included(schema.topics)
+        self._includes = np.full((len(schema.topics), 2), -1)
+        for at, node in enumerate(schema.topics):
+            self._includes[at, : len(node.includes)] = node.includes
         self._countries = np.array([node.country for node in schema.topics])
         self._languages = np.array([node.language for node in schema.topics])
         self._forth = np.array([node.mediators[0] for node in schema.mediators])
@@ -118,7 +103,7 @@ class NodeBlocks:
 
     def lines(self, number: int, random: np.random.Generator) -> Lines:
         """Make the lines of a block."""
-        block = self._start(number, random)
+        block = _Block(self._plan, number, random, self._predicates)
         self._add_names(block)
         self._add_keys(block)
         self._add_pages(block)
@@ -126,29 +111,6 @@ class NodeBlocks:
         self._add_topic_facts(block)
         self._add_mediators(block)
         return block.lines
-
-    def _start(self, number: int, random: np.random.Generator) -> _Block:
-        plan = self._plan
-        first = number * NODES_A_BLOCK
-        nodes = np.arange(first, min(first + NODES_A_BLOCK, plan.node_count))
-        fives = np.arange(first // 5, nodes[-1] // 5 + 1)
-        topics = (fives[:, None] * 3 + np.arange(3)).ravel()
-        mediators = (fives[:, None] * 2 + np.arange(2)).ravel()
-        types, countries = plan.topic_types(topics)
-        places = plan.topic_nodes(topics) - first
-        order = np.argsort(types, kind="stable")
-        return _Block(
-            random=random,
-            lines=Lines(plan.terms(nodes), self._number.predicates),
-            own=plan.terms(nodes, b">" + END),
-            topics=places,
-            topic_types=types,
-            countries=countries,
-            mediators=plan.mediator_nodes(mediators) - first,
-            mediator_types=plan.mediator_types(mediators),
-            by_type=places[order],
-            sorted_types=types[order],
-        )
 
     def _english(self, block: _Block, count: int, end: bytes = b'"@en' + END) -> list[bytes]:
         values = self._values
@@ -177,29 +139,29 @@ class NodeBlocks:
             (called, block.draw(self._values.foreign_names, len(called))),
             (odd, odd_names),
         ):
-            block.lines.add(places, self._number[NAME], names)
-            block.lines.add(places, self._number[LABEL], names)
+            block.lines.add(places, self._number[Fixed.NAME], names)
+            block.lines.add(places, self._number[Fixed.LABEL], names)
         also = block.some(block.topics, _ENGLISH_ALIASES)
-        block.lines.add(also, self._number[ALIAS], self._english(block, len(also)))
+        block.lines.add(also, self._number[Fixed.ALIAS], self._english(block, len(also)))
         elsewhere = block.some(block.topics, _FOREIGN_ALIASES)
         aliases = block.draw(self._values.foreign_names, len(elsewhere))
-        block.lines.add(elsewhere, self._number[ALIAS], aliases)
+        block.lines.add(elsewhere, self._number[Fixed.ALIAS], aliases)
 
     def _add_keys(self, block: _Block) -> None:
         for predicate, path, share in (
-            (KEY_TITLE, b'"/wikipedia/en_title/', 0.5),
-            (KEY_ID, b'"/wikipedia/en_id/', 0.4),
-            (KEY_IMDB, b'"/authority/imdb/name/', 0.1),
+            (Fixed.KEY_TITLE, b'"/wikipedia/en_title/', 0.5),
+            (Fixed.KEY_ID, b'"/wikipedia/en_id/', 0.4),
+            (Fixed.KEY_IMDB, b'"/authority/imdb/name/', 0.1),
         ):
             places = block.several(block.topics, _KEYS * share / 2)
-            if predicate == KEY_TITLE:
+            if predicate == Fixed.KEY_TITLE:
                 keys = block.draw(self._values.key_words, len(places))
             else:
                 numbers = block.random.integers(10**4, 10**8, len(places)).tolist()
-                form = b"nm%07d" if predicate == KEY_IMDB else b"%d"
+                form = b"nm%07d" if predicate == Fixed.KEY_IMDB else b"%d"
                 keys = [form % number for number in numbers]
             objects = [path + key + b'"' + END for key in keys]
-            block.lines.add(places, self._number[OBJECT_KEY], objects)
+            block.lines.add(places, self._number[Fixed.OBJECT_KEY], objects)
             block.lines.add(places, self._number[predicate], [b'"%b"%b' % (k, END) for k in keys])
 
     def _add_pages(self, block: _Block) -> None:
@@ -207,13 +169,17 @@ class NodeBlocks:
         starts = self._english(block, len(described), b" is a work of reference.")
         some = [block.draw(self._values.sentences, len(described)) for _ in range(4)]
         texts = [b"".join(parts) + b'"@en' + END for parts in zip(starts, *some, strict=True)]
-        block.lines.add(described, self._number[DESCRIPTION], texts)
+        block.lines.add(described, self._number[Fixed.DESCRIPTION], texts)
         elsewhere = block.some(block.topics, _DESCRIBED_ELSEWHERE)
         foreign = block.draw(self._values.foreign_names, len(elsewhere))
-        block.lines.add(elsewhere, self._number[DESCRIPTION], foreign)
+        block.lines.add(elsewhere, self._number[Fixed.DESCRIPTION], foreign)
         for predicate, form, share in (
-            (EQUIVALENT_PAGE, b"<http://en.wikipedia.org/wiki/index.html?curid=%d>", _WITH_PAGE),
-            (OFFICIAL_PAGE, b"<http://www.site%d.example/>", _WITH_SITE),
+            (
+                Fixed.EQUIVALENT_PAGE,
+                b"<http://en.wikipedia.org/wiki/index.html?curid=%d>",
+                _WITH_PAGE,
+            ),
+            (Fixed.OFFICIAL_PAGE, b"<http://www.site%d.example/>", _WITH_SITE),
         ):
             places = block.some(block.topics, share)
             numbers = block.random.integers(10**4, 10**8, len(places)).tolist()
@@ -232,14 +198,14 @@ class NodeBlocks:
         own = [self._mediator_types[at] for at in block.mediator_types.tolist()]
         stated.append((block.mediators, own))
         for subjects, objects in stated:
-            block.lines.add(subjects, self._number[TYPE], objects)
-            block.lines.add(subjects, self._number[RDF_TYPE], objects)
+            block.lines.add(subjects, self._number[Fixed.TYPE], objects)
+            block.lines.add(subjects, self._number[Fixed.RDF_TYPE], objects)
         notable = block.random.random(len(places)) < _NOTABLE
         objects = [self._notable[at] for at in types[notable].tolist()]
-        block.lines.add(places[notable], self._number[NOTABLE_TYPES], objects)
+        block.lines.add(places[notable], self._number[Fixed.NOTABLE_TYPES], objects)
         famous = block.some(places, _NOTABLE_FOR)
         for_what = block.random.choice(block.mediators, len(famous)).tolist()
-        block.lines.add(famous, self._number[NOTABLE_FOR], [block.own[at] for at in for_what])
+        block.lines.add(famous, self._number[Fixed.NOTABLE_FOR], [block.own[at] for at in for_what])
 
     def _add_topic_facts(self, block: _Block) -> None:
         types, places, random = block.topic_types, block.topics, block.random
@@ -323,10 +289,3 @@ class _Choices:
         at = (draws**1.5 * self._counts[of]).astype(np.int64)
         drawn: Ints = self._flat[self._starts[of] + at]
         return drawn
-
-
-def _included(types: Sequence[Type]) -> Ints:
-    included = np.full((len(types), 2), -1)
-    for at, node in enumerate(types):
-        included[at, : len(node.includes)] = node.includes
-    return included

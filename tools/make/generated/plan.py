@@ -10,9 +10,8 @@ from math import gcd
 import numpy as np
 from numpy.typing import NDArray
 
+from tools.make.generated.lines import Ints
 from tools.make.generated.words import COUNTRIES
-
-Ints = NDArray[np.int64]
 
 NO_COUNTRY = len(COUNTRIES)
 
@@ -53,16 +52,10 @@ class Shuffle:
 
 
 class Plan:
-    """The nodes of a dump.
+    """The nodes of a dump: `node_count` of them, rounded up to a multiple of five.
 
     Of five nodes in a row the first three are topics, the others mediators; both are also numbered
-    by themselves.
-
-    Args:
-        node_count: How many there are; rounded up to a multiple of five.
-        topic_types: How many types of topics there are; the first are the most frequent.
-        mediator_types: How many types of mediators.
-        seed: Another seed, other types and ids.
+    by themselves. The first types are the most frequent.
     """
 
     def __init__(self, node_count: int, topic_types: int, mediator_types: int, seed: int) -> None:
@@ -87,11 +80,8 @@ class Plan:
 
     def mediator_nodes(self, mediators: Ints) -> Ints:
         """Return the node numbers of mediators."""
-        return (
-            mediators // _PER_FIVE_MEDIATORS * 5
-            + _PER_FIVE_TOPICS
-            + mediators % (_PER_FIVE_MEDIATORS)
-        )
+        five, place = np.divmod(mediators, _PER_FIVE_MEDIATORS)
+        return five * 5 + _PER_FIVE_TOPICS + place
 
     def topic_types(self, topics: Ints) -> tuple[Ints, Ints]:
         """Return each topic's own type and its country, `NO_COUNTRY` for none."""
@@ -106,16 +96,14 @@ class Plan:
 
     def topic_places(self, topic_type: int, country: int | None = None) -> range:
         """Return the places of a type's topics, in one country or in all, for `topics_at`."""
-        first = topic_type * (NO_COUNTRY + 1)
-        if country is None:
-            return range(int(self._cells[first]), int(self._cells[first + NO_COUNTRY + 1]))
-        return range(int(self._cells[first + country]), int(self._cells[first + country + 1]))
+        first, cells = topic_type * (NO_COUNTRY + 1), NO_COUNTRY + 1
+        if country is not None:
+            first, cells = first + country, 1
+        return range(*self._cells[[first, first + cells]].tolist())
 
     def mediator_places(self, mediator_type: int) -> range:
         """Return the places of a type's mediators, for `mediators_at`."""
-        return range(
-            int(self._mediator_starts[mediator_type]), int(self._mediator_starts[mediator_type + 1])
-        )
+        return range(*self._mediator_starts[mediator_type : mediator_type + 2].tolist())
 
     def topics_at(self, places: Ints) -> Ints:
         """Return the node numbers of the topics at some places, ascending."""

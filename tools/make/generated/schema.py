@@ -1,11 +1,18 @@
 """The schema of a synthetic dump: types, properties and predicates like those of Freebase."""
 
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from random import Random
 
 from tools.make.generated.lines import END
-from tools.make.generated.words import DOMAIN_WORDS, PROPERTY_WORDS, TYPE_WORDS
+from tools.make.generated.words import (
+    DOMAIN_WORDS,
+    FIRST_MEDIATORS,
+    FIRST_TYPES,
+    PROPERTY_WORDS,
+    TYPE_WORDS,
+)
 
 _MOST_TYPES = 2000
 _FEWEST_TYPES = 60
@@ -13,6 +20,42 @@ _LINES_PER_TYPE = 2500
 _MEDIATOR_SHARE = 0.35
 _LISTED_BY_COUNTRIES = 0.15, 0.1
 """The share of frequent types whose topics countries list, and that of the others."""
+
+
+NS = "http://rdf.freebase.com/ns/"
+_KEY = "http://rdf.freebase.com/key/"
+_RDFS = "http://www.w3.org/2000/01/rdf-schema#"
+
+
+class Fixed(StrEnum):
+    """Predicates that every dump has."""
+
+    RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+    LABEL = _RDFS + "label"
+    DOMAIN = _RDFS + "domain"
+    RANGE = _RDFS + "range"
+    INVERSE_OF = "http://www.w3.org/2002/07/owl#inverseOf"
+    NAME = NS + "type.object.name"
+    TYPE = NS + "type.object.type"
+    OBJECT_KEY = NS + "type.object.key"
+    INSTANCE = NS + "type.type.instance"
+    ALIAS = NS + "common.topic.alias"
+    DESCRIPTION = NS + "common.topic.description"
+    NOTABLE_TYPES = NS + "common.topic.notable_types"
+    NOTABLE_FOR = NS + "common.topic.notable_for"
+    EQUIVALENT_PAGE = NS + "common.topic.topic_equivalent_webpage"
+    OFFICIAL_PAGE = NS + "common.topic.official_website"
+    KEY_TITLE = _KEY + "wikipedia.en_title"
+    KEY_ID = _KEY + "wikipedia.en_id"
+    KEY_IMDB = _KEY + "authority.imdb.name"
+    INCLUDED_TYPES = NS + "freebase.type_hints.included_types"
+    MEDIATOR = NS + "freebase.type_hints.mediator"
+    EXPECTED_TYPE = NS + "type.property.expected_type"
+    MASTER_PROPERTY = NS + "type.property.master_property"
+    REVERSE_PROPERTY = NS + "type.property.reverse_property"
+    PROPERTY_SCHEMA = NS + "type.property.schema"
+    UNIQUE = NS + "type.property.unique"
+    PROPERTIES = NS + "type.type.properties"
 
 
 class Kind(IntEnum):
@@ -41,35 +84,8 @@ _EXPECTED = {
     Kind.TRUTH: "type.boolean",
     Kind.TEXT: "type.text",
 }
-_PLAIN_KINDS = ([Kind.LINK] * 11 + [Kind.DATE] * 3 + [Kind.WHOLE] * 3 + [Kind.DECIMAL] * 2) + [
-    Kind.TRUTH,
-    Kind.TEXT,
-]
-_FIRST_TYPES = (
-    "people.person",
-    "location.location",
-    "film.film",
-    "music.recording",
-    "book.written_work",
-    "film.actor",
-    "location.citytown",
-    "business.business_operation",
-    "organization.organization",
-    "music.artist",
-    "tv.tv_series_episode",
-    "biology.organism_classification",
-    "book.author",
-    "music.album",
-    "sports.pro_athlete",
-)
-_FIRST_MEDIATORS = (
-    "film.performance",
-    "people.marriage",
-    "education.education",
-    "award.award_honor",
-    "measurement_unit.dated_integer",
-    "business.employment_tenure",
-)
+_PLAIN_KINDS = [Kind.LINK] * 11 + [Kind.DATE] * 3 + [Kind.WHOLE] * 3 + [Kind.DECIMAL] * 2
+_PLAIN_KINDS += [Kind.TRUTH, Kind.TEXT]
 _FIRST_PROPERTIES = {
     "people.person": (
         ("gender", Kind.GENDER),
@@ -83,50 +99,47 @@ _FIRST_PROPERTIES = {
 }
 
 
+def iri(text: str) -> bytes:
+    """Write an IRI."""
+    return f"<{text}>".encode()
+
+
+def iri_object(text: str) -> bytes:
+    """Write an IRI as the object that ends a line."""
+    return iri(text) + END
+
+
 @dataclass(slots=True)
 class Property:
-    """A property.
+    """A property."""
 
-    Attributes:
-        id: ``people.person.gender``.
-        domain: The type it belongs to.
-        kind: What its values are.
-        expected: Number of the type of its values among the topic types (for a `LINK` or `OWNER`)
-            or the mediator types (for a `MEDIATOR`); else -1.
-        reverse: Number of the reverse property, or -1.
-    """
-
-    id: str
-    domain: str
-    kind: Kind
+    id: str  # people.person.gender
+    domain: str  # the type it belongs to
+    kind: Kind  # what its values are
+    # The number of the type of its values: of a topic type for a `LINK` or `OWNER`, of a mediator
+    # type for a `MEDIATOR`.
     expected: int = -1
-    reverse: int = -1
+    reverse: int = -1  # number of the reverse property
 
 
 @dataclass(slots=True)
 class Type:
-    """A type of topics or of mediators.
+    """A type of topics or of mediators; properties and types are named by their numbers."""
 
-    Attributes:
-        id: ``people.person``.
-        plain: Numbers of the properties that its nodes draw from, the most likely first.
-        country: Number of the property that leads to a country, or -1.
-        language: Number of the property that leads to a language, or -1.
-        mediators: Numbers of the properties that lead to mediators; those of a mediator type are
-            the ones that lead to it.
-        includes: Numbers of the other types that its topics have.
-    """
-
-    id: str
-    plain: list[int]
-    country: int
-    language: int
-    mediators: list[int]
-    includes: list[int]
+    id: str  # people.person
+    plain: list[int]  # the properties that its nodes draw from, the most likely first
+    country: int = -1  # the property that leads to a country
+    language: int = -1  # the property that leads to a language
+    # The properties that lead to mediators; of a mediator type, the one that leads to it.
+    mediators: list[int] = field(default_factory=list)
+    includes: list[int] = field(default_factory=list)  # the other types that its topics have
 
 
 class Schema:
-    """The types and properties of a dump with a number of lines."""
+    """The types and properties of a dump with a number of lines.
+
+    Predicates are numbered: the properties first, then the `Fixed` ones.
+    """
 
     def __init__(self, lines: int, seed: int) -> None:
         self._random = Random(f"schema {seed}")
@@ -134,16 +147,15 @@ class Schema:
         self.properties: list[Property] = []
         count = max(_FEWEST_TYPES, min(_MOST_TYPES, lines // _LINES_PER_TYPE))
         mediators = int(count * _MEDIATOR_SHARE)
-        topic_ids = self._type_ids(_FIRST_TYPES, count - mediators)
+        topic_ids = self._type_ids(FIRST_TYPES, count - mediators)
         self._topic_count = len(topic_ids)
-        self.topics = [
-            self._topic_type(number, type_id) for number, type_id in enumerate(topic_ids)
-        ]
-        self.mediators = [
-            self._mediator_type(number, type_id)
-            for number, type_id in enumerate(self._type_ids(_FIRST_MEDIATORS, mediators))
-        ]
+        self.topics = [self._topic_type(*each) for each in enumerate(topic_ids)]
+        mediator_ids = self._type_ids(FIRST_MEDIATORS, mediators)
+        self.mediators = [self._mediator_type(*each) for each in enumerate(mediator_ids)]
         self._pair_links()
+        names = [NS + stated.id for stated in self.properties] + list(Fixed)
+        self.predicates = [b"\t" + iri(name) + b"\t" for name in names]
+        self.fixed = {name: at for at, name in enumerate(Fixed, len(self.properties))}
 
     def expected_id(self, number: int) -> str:
         """Return the id of the type that a property's values have."""
@@ -153,7 +165,7 @@ class Schema:
         types = self.mediators if stated.kind is Kind.MEDIATOR else self.topics
         return types[stated.expected].id
 
-    def _type_ids(self, first: tuple[str, ...], count: int) -> list[str]:
+    def _type_ids(self, first: Sequence[str], count: int) -> list[str]:
         ids = list(first[:count])
         while len(ids) < count:
             domain = self._random.choice(DOMAIN_WORDS)
@@ -206,7 +218,7 @@ class Schema:
             for word, kind in wanted
         ]
         includes = {self._popular(number) for _ in range(self._random.randint(0, 2)) if number}
-        return Type(type_id, plain, country, language, [], sorted(includes))
+        return Type(type_id, plain, country, language, includes=sorted(includes))
 
     def _mediator_type(self, number: int, type_id: str) -> Type:
         owner = self._popular(self._topic_count)
@@ -222,7 +234,7 @@ class Schema:
         plain.append(self._add(type_id, "from", Kind.DATE))
         plain.append(self._add(type_id, "to", Kind.DATE))
         plain.append(self._add(type_id, "number", Kind.WHOLE))
-        return Type(type_id, plain, -1, -1, [forth], [])
+        return Type(type_id, plain, mediators=[forth])
 
     def _pair_links(self) -> None:
         """Add a reverse property to half of the links."""
@@ -235,89 +247,3 @@ class Schema:
             word = f"{link.id.rpartition('.')[2]}_of_{link.domain.rpartition('.')[2]}"
             back = self._add(domain, word, Kind.LINK, numbers.get(link.domain, 0))
             self._pair(number, back)
-
-
-NS = "http://rdf.freebase.com/ns/"
-KEY = "http://rdf.freebase.com/key/"
-RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-RDFS = "http://www.w3.org/2000/01/rdf-schema#"
-OWL = "http://www.w3.org/2002/07/owl#"
-
-RDF_TYPE = RDF + "type"
-LABEL = RDFS + "label"
-NAME = NS + "type.object.name"
-TYPE = NS + "type.object.type"
-OBJECT_KEY = NS + "type.object.key"
-INSTANCE = NS + "type.type.instance"
-ALIAS = NS + "common.topic.alias"
-DESCRIPTION = NS + "common.topic.description"
-NOTABLE_TYPES = NS + "common.topic.notable_types"
-NOTABLE_FOR = NS + "common.topic.notable_for"
-EQUIVALENT_PAGE = NS + "common.topic.topic_equivalent_webpage"
-OFFICIAL_PAGE = NS + "common.topic.official_website"
-KEY_TITLE = KEY + "wikipedia.en_title"
-KEY_ID = KEY + "wikipedia.en_id"
-KEY_IMDB = KEY + "authority.imdb.name"
-
-DOMAIN = RDFS + "domain"
-RANGE = RDFS + "range"
-INVERSE_OF = OWL + "inverseOf"
-INCLUDED_TYPES = NS + "freebase.type_hints.included_types"
-MEDIATOR = NS + "freebase.type_hints.mediator"
-EXPECTED_TYPE = NS + "type.property.expected_type"
-MASTER_PROPERTY = NS + "type.property.master_property"
-REVERSE_PROPERTY = NS + "type.property.reverse_property"
-PROPERTY_SCHEMA = NS + "type.property.schema"
-UNIQUE = NS + "type.property.unique"
-PROPERTIES = NS + "type.type.properties"
-
-_FIXED = (
-    RDF_TYPE,
-    LABEL,
-    DOMAIN,
-    RANGE,
-    INVERSE_OF,
-    NAME,
-    TYPE,
-    OBJECT_KEY,
-    INSTANCE,
-    ALIAS,
-    DESCRIPTION,
-    NOTABLE_TYPES,
-    NOTABLE_FOR,
-    EQUIVALENT_PAGE,
-    OFFICIAL_PAGE,
-    KEY_TITLE,
-    KEY_ID,
-    KEY_IMDB,
-    INCLUDED_TYPES,
-    MEDIATOR,
-    EXPECTED_TYPE,
-    MASTER_PROPERTY,
-    REVERSE_PROPERTY,
-    PROPERTY_SCHEMA,
-    UNIQUE,
-    PROPERTIES,
-)
-
-
-def iri(text: str) -> bytes:
-    """Write an IRI."""
-    return f"<{text}>".encode()
-
-
-def iri_object(text: str) -> bytes:
-    """Write an IRI as the object that ends a line."""
-    return iri(text) + END
-
-
-class Vocabulary:
-    """Numbers of predicates: the schema's properties first, with the same numbers."""
-
-    def __init__(self, schema: Schema) -> None:
-        names = [NS + stated.id for stated in schema.properties] + list(_FIXED)
-        self.predicates = [b"\t" + iri(name) + b"\t" for name in names]
-        self._fixed = {name: len(schema.properties) + at for at, name in enumerate(_FIXED)}
-
-    def __getitem__(self, name: str) -> int:
-        return self._fixed[name]

@@ -1,41 +1,17 @@
 """Blocks of everything but ordinary nodes: properties, types and hubs with their lists."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tools.make.generated.lines import END, Lines
 from tools.make.generated.plan import Plan
-from tools.make.generated.schema import (
-    DOMAIN,
-    EXPECTED_TYPE,
-    INCLUDED_TYPES,
-    INSTANCE,
-    INVERSE_OF,
-    LABEL,
-    MASTER_PROPERTY,
-    MEDIATOR,
-    NAME,
-    NS,
-    PROPERTIES,
-    PROPERTY_SCHEMA,
-    RANGE,
-    RDF_TYPE,
-    REVERSE_PROPERTY,
-    TYPE,
-    UNIQUE,
-    Kind,
-    Property,
-    Schema,
-    Vocabulary,
-    iri,
-    iri_object,
-)
-from tools.make.generated.values import NAMES_A_LANGUAGE
+from tools.make.generated.schema import NS, Fixed, Kind, Property, Schema, iri, iri_object
+from tools.make.generated.values import NAMES_A_LANGUAGE, Values
 from tools.make.generated.words import COUNTRIES, GENDERS, LANGUAGES, OTHER_LANGUAGES
 
-LINES_A_BLOCK = 200_000
+_LINES_A_BLOCK = 200_000
 
 _TOPIC = "common.topic"
 _HUBS = {
@@ -47,37 +23,22 @@ _HUBS = {
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Lines of one subject and one predicate, to nodes at some places of the plan.
+    """Lines of one subject and one predicate, to nodes at some places of the plan."""
 
-    Attributes:
-        subject: Id of the type or hub.
-        predicate: Number of the predicate.
-        of_topics: The places are those of topics; else of mediators.
-        places: Which nodes.
-        opens: Whether these are the first of the subject's lists; its other lines go before them.
-    """
-
-    subject: str
+    subject: str  # id of the type or hub
     predicate: int
-    of_topics: bool
-    places: range
-    opens: bool
+    of_topics: bool  # the places are those of topics; else of mediators
+    places: range  # which nodes
+    opens: bool = False  # these are the first of the subject's lists, after its other lines
 
 
 class SchemaBlocks:
     """Makes the blocks of a schema and of hubs."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        plan: Plan,
-        vocabulary: Vocabulary,
-        foreign_names: Sequence[bytes],
-    ) -> None:
-        self._schema = schema
-        self._plan = plan
-        self._number = vocabulary
-        self._foreign_names = foreign_names
+    def __init__(self, schema: Schema, plan: Plan, values: Values) -> None:
+        self._schema, self._plan = schema, plan
+        self._number = schema.fixed
+        self._foreign_names = values.foreign_names
         self._types = {node.id: node for node in (*schema.topics, *schema.mediators)}
         self._mediators = frozenset(node.id for node in schema.mediators)
 
@@ -86,29 +47,21 @@ class SchemaBlocks:
         sections: list[list[Listing]] = []
         room = 0
         for listing in self._listings():
-            places = listing.places
-            while places or listing.opens:
+            while listing.places or listing.opens:
                 if not room:
                     sections.append([])
-                    room = LINES_A_BLOCK
-                part, places = places[:room], places[room:]
-                sections[-1].append(
-                    Listing(
-                        listing.subject, listing.predicate, listing.of_topics, part, listing.opens
-                    )
-                )
+                    room = _LINES_A_BLOCK
+                part = listing.places[:room]
+                sections[-1].append(replace(listing, places=part))
+                listing = replace(listing, places=listing.places[room:], opens=False)
                 room -= len(part)
-                if listing.opens:
-                    listing = Listing(
-                        listing.subject, listing.predicate, listing.of_topics, places, False
-                    )
         return sections
 
     def listing_lines(self, section: Sequence[Listing]) -> Lines:
         """Make the lines of a section."""
         subjects = {listing.subject: 0 for listing in section}
         subjects = {subject: at for at, subject in enumerate(subjects)}
-        lines = Lines([iri(NS + subject) for subject in subjects], self._number.predicates)
+        lines = Lines([iri(NS + subject) for subject in subjects], self._schema.predicates)
         for listing in section:
             subject = subjects[listing.subject]
             if listing.opens:
@@ -123,7 +76,7 @@ class SchemaBlocks:
         """Make the lines of the properties."""
         stated = sorted(self._schema.properties, key=lambda each: each.id)
         subjects = [iri(NS + each.id) for each in stated]
-        lines = Lines(subjects, self._number.predicates)
+        lines = Lines(subjects, self._schema.predicates)
         numbers = {each.id: number for number, each in enumerate(self._schema.properties)}
         for at, each in enumerate(stated):
             self._state(lines, at, self._said_of_property(each, numbers[each.id]))
@@ -134,7 +87,7 @@ class SchemaBlocks:
         lines.add(np.full(len(said), subject), predicates, [value for _, value in said])
 
     def _listings(self) -> Iterator[Listing]:
-        plan, instance = self._plan, self._number[INSTANCE]
+        plan, instance = self._plan, self._number[Fixed.INSTANCE]
         every_topic = range(plan.topic_count)
         yield Listing(_TOPIC, instance, True, every_topic, opens=True)
         including: dict[int, list[int]] = {}
@@ -145,7 +98,7 @@ class SchemaBlocks:
             places = plan.topic_places(number)
             yield Listing(node.id, instance, True, places, opens=True)
             for other in including.get(number, ()):
-                yield Listing(node.id, instance, True, plan.topic_places(other), opens=False)
+                yield Listing(node.id, instance, True, plan.topic_places(other))
         for number, node in enumerate(self._schema.mediators):
             yield Listing(node.id, instance, False, plan.mediator_places(number), opens=True)
         for number, mid in enumerate(_HUBS):
@@ -155,21 +108,21 @@ class SchemaBlocks:
                     back = self._schema.properties[node.country].reverse
                     if back >= 0:
                         places = plan.topic_places(at, number)
-                        yield Listing(mid, back, True, places, opens=False)
+                        yield Listing(mid, back, True, places)
 
     def _said_of(self, subject: str) -> list[tuple[str, bytes]]:
         if subject in _HUBS:
             return self._said_of_hub(subject)
         said = [*_called(_readable(subject)), *_typed("type.type")]
         if subject in self._mediators:
-            said.append((MEDIATOR, b'"true"' + END))
+            said.append((Fixed.MEDIATOR, b'"true"' + END))
         node = self._types.get(subject)
         if node is not None:
             of_type = [*node.plain, *([node.country] if node.country >= 0 else [])]
             ids = [self._schema.properties[number].id for number in of_type]
-            said += [(PROPERTIES, iri_object(NS + each)) for each in ids]
+            said += [(Fixed.PROPERTIES, iri_object(NS + each)) for each in ids]
             included = [self._schema.topics[number].id for number in node.includes]
-            said += [(INCLUDED_TYPES, iri_object(NS + each)) for each in included]
+            said += [(Fixed.INCLUDED_TYPES, iri_object(NS + each)) for each in included]
         return said
 
     def _said_of_hub(self, mid: str) -> list[tuple[str, bytes]]:
@@ -177,7 +130,7 @@ class SchemaBlocks:
         said = [*_called(name), *_typed(_TOPIC), *_typed(type_id)]
         for at in range(len(OTHER_LANGUAGES)):
             foreign = self._foreign_names[at * NAMES_A_LANGUAGE + list(_HUBS).index(mid)]
-            said += [(NAME, foreign), (LABEL, foreign)]
+            said += [(Fixed.NAME, foreign), (Fixed.LABEL, foreign)]
         return said
 
     def _said_of_property(self, stated: Property, number: int) -> list[tuple[str, bytes]]:
@@ -187,27 +140,27 @@ class SchemaBlocks:
         said = [
             *_called(_readable(stated.id)),
             *_typed("type.property"),
-            (PROPERTY_SCHEMA, domain),
-            (DOMAIN, domain),
-            (EXPECTED_TYPE, expected),
-            (RANGE, expected),
-            (UNIQUE, (b'"true"' if is_unique else b'"false"') + END),
+            (Fixed.PROPERTY_SCHEMA, domain),
+            (Fixed.DOMAIN, domain),
+            (Fixed.EXPECTED_TYPE, expected),
+            (Fixed.RANGE, expected),
+            (Fixed.UNIQUE, (b'"true"' if is_unique else b'"false"') + END),
         ]
         if stated.reverse >= 0:
             other = iri_object(NS + self._schema.properties[stated.reverse].id)
             is_master = stated.reverse > number
-            said.append((REVERSE_PROPERTY if is_master else MASTER_PROPERTY, other))
-            said.append((INVERSE_OF, other))
+            said.append((Fixed.REVERSE_PROPERTY if is_master else Fixed.MASTER_PROPERTY, other))
+            said.append((Fixed.INVERSE_OF, other))
         return said
 
 
 def _called(name: str) -> list[tuple[str, bytes]]:
     literal = f'"{name}"@en'.encode() + END
-    return [(NAME, literal), (LABEL, literal)]
+    return [(Fixed.NAME, literal), (Fixed.LABEL, literal)]
 
 
 def _typed(type_id: str) -> list[tuple[str, bytes]]:
-    return [(TYPE, iri_object(NS + type_id)), (RDF_TYPE, iri_object(NS + type_id))]
+    return [(Fixed.TYPE, iri_object(NS + type_id)), (Fixed.RDF_TYPE, iri_object(NS + type_id))]
 
 
 def _readable(schema_id: str) -> str:

@@ -3,7 +3,8 @@
 A line then takes one at random, which costs a list look-up.
 """
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass
 from random import Random
 
 from tools.make.generated.lines import END
@@ -22,60 +23,42 @@ _MANY = 30_000
 NAMES_A_LANGUAGE = 2048
 
 
-def encoded(texts: list[str]) -> list[bytes]:
-    """Return texts as UTF-8."""
-    return [text.encode() for text in texts]
-
-
 @dataclass(slots=True)
 class Values:
-    """The tables.
+    """The tables."""
 
-    Attributes:
-        of: Objects by the kind of property.
-        first_words: What English names begin with; with the opening quote.
-        last_words: Their ends, with the space before.
-        name_tails: What some of them end with.
-        foreign_names: Objects that are names in other languages, `NAMES_A_LANGUAGE` of each.
-        sentences: What descriptions are built from.
-        key_words: Words of Wikipedia's titles, as keys escape them.
-    """
-
-    of: dict[Kind, list[bytes]]
-    first_words: list[bytes]
-    last_words: list[bytes]
-    name_tails: list[bytes]
-    foreign_names: list[bytes]
-    sentences: list[bytes]
-    key_words: list[bytes] = field(default_factory=list)
+    of: dict[Kind, list[bytes]]  # objects by the kind of property
+    first_words: list[bytes]  # what English names begin with; with the opening quote
+    last_words: list[bytes]  # their ends, with the space before
+    name_tails: list[bytes]  # what some of them end with
+    foreign_names: list[bytes]  # names in other languages, `NAMES_A_LANGUAGE` of each
+    sentences: list[bytes]  # what descriptions are built from
+    key_words: list[bytes]  # words of Wikipedia's titles, as keys escape them
 
 
 def make_values(seed: int) -> Values:
     """Make the tables."""
     random = Random(f"values {seed}")
-    end = END.decode()
     texts = [f"{random.choice(FIRST_WORDS)} {random.choice(LAST_WORDS)}" for _ in range(_MANY)]
+    of = {
+        Kind.DATE: [_date(random) for _ in range(_MANY)],
+        Kind.WHOLE: [f'"{int(10 ** random.uniform(0, 8))}"' for _ in range(_MANY)],
+        Kind.DECIMAL: [f'"{_decimal(random)}"' for _ in range(_MANY)],
+        Kind.TRUTH: ['"true"', '"false"'],
+        Kind.TEXT: [f'"{text}"{random.choice(("@en", ""))}' for text in texts],
+    }
+    foreign = [
+        f'"{foreign_name(language, number)}"@{language}'
+        for language in OTHER_LANGUAGES
+        for number in range(NAMES_A_LANGUAGE)
+    ]
     return Values(
-        of={
-            Kind.DATE: encoded([_date(random) + end for _ in range(_MANY)]),
-            Kind.WHOLE: encoded(
-                [f'"{int(10 ** random.uniform(0, 8))}"{end}' for _ in range(_MANY)]
-            ),
-            Kind.DECIMAL: encoded([f'"{_decimal(random)}"{end}' for _ in range(_MANY)]),
-            Kind.TRUTH: encoded([f'"true"{end}', f'"false"{end}']),
-            Kind.TEXT: encoded([f'"{text}"{random.choice(("@en", ""))}{end}' for text in texts]),
-        },
-        first_words=encoded([f'"{word}' for word in FIRST_WORDS]),
-        last_words=encoded([f" {word}" for word in LAST_WORDS]),
-        name_tails=encoded(list(NAME_TAILS)),
-        foreign_names=encoded(
-            [
-                f'"{foreign_name(language, number)}"@{language}{end}'
-                for language in OTHER_LANGUAGES
-                for number in range(NAMES_A_LANGUAGE)
-            ]
-        ),
-        sentences=encoded([f" {sentence}" for sentence in SENTENCES]),
+        of={kind: [text.encode() + END for text in objects] for kind, objects in of.items()},
+        first_words=[f'"{word}'.encode() for word in FIRST_WORDS],
+        last_words=[f" {word}".encode() for word in LAST_WORDS],
+        name_tails=[tail.encode() for tail in NAME_TAILS],
+        foreign_names=[name.encode() + END for name in foreign],
+        sentences=[f" {sentence}".encode() for sentence in SENTENCES],
         key_words=[_key_escaped(text) for text in texts],
     )
 
@@ -102,11 +85,5 @@ def _decimal(random: Random) -> str:
 
 def _key_escaped(text: str) -> bytes:
     """Escape a title like Freebase's keys: ``J.`` is ``J$002E``."""
-    return "".join(
-        character
-        if character.isascii() and character.isalnum()
-        else "_"
-        if character == " "
-        else f"${ord(character):04X}"
-        for character in text
-    ).encode()
+    escaped = re.sub(r"[^0-9A-Za-z ]", lambda match: f"${ord(match[0]):04X}", text)
+    return escaped.replace(" ", "_").encode()

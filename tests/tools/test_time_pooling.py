@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner
 
 from kbqa.engine.retrieval.retrieval import KernelName, PoolingSettings, pool
-from tools.retrieval.time_pooling import PAPER_MS, made_triples, main, pool_with_networkx
+from tools.methods.time_pooling import PAPER_MS, made_triples, main, pool_with_networkx
 
 
 @pytest.mark.parametrize("kernel", ["dijkstra", "bfs"])

@@ -1,6 +1,6 @@
 """Time path pooling of 25 to 500 triples with each kernel, beside networkx and the paper's times.
 
-    python -m tools.retrieval.time_pooling
+    python -m tools.methods.time_pooling
 
 The triples are made up: most lead on from the topics, many of them from few nodes, and the others
 lie apart. The baseline is Algorithm 1 of the paper, written with networkx, on the same triples in
@@ -12,7 +12,8 @@ Source: Path Pooling, Algorithm 1 and Table 2.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from random import Random
 from statistics import median
 from typing import get_args
@@ -27,7 +28,6 @@ from kbqa.engine.retrieval.retrieval import (
     KernelName,
     PoolingSettings,
     ScoredTriples,
-    Weight,
     pool,
 )
 from tools.bench.measured_run import machine
@@ -37,13 +37,7 @@ PAPER_MS: dict[KernelName, dict[int, float]] = {
     "bfs": {25: 1.9, 50: 3.1, 100: 7.4, 200: 29.4, 500: 232.2},
     "walk": {25: 3.1, 50: 3.6, 100: 4.5, 200: 5.7, 500: 9.1},
 }
-_LENGTHS: dict[Weight, Callable[[float], float]] = {
-    "unit": lambda _: 1.0,
-    "one-minus": lambda score: 1 - score,
-    "neg-log": lambda score: -math.log(score),
-}
-_APART = 0.2
-"""The share of triples that lie apart from the topics."""
+_APART = 0.2  # the share of triples that lie apart from the topics
 
 
 def made_triples(count: int, topics: int, chance: Random) -> ScoredTriples:
@@ -74,10 +68,11 @@ def made_triples(count: int, topics: int, chance: Random) -> ScoredTriples:
 def pool_with_networkx(triples: ScoredTriples, settings: PoolingSettings) -> list[float]:
     """Pool by the mean as Algorithm 1 says: for each path, each of its triples."""
     graph = networkx.DiGraph()
-    rows = zip(*(each.tolist() for each in triples[:3]), strict=True)
-    for triple, (head, tail, score) in enumerate(rows):
-        graph.add_edge(head, tail, triple=triple, length=_LENGTHS[settings.weight](score))
     scores = triples.scores.tolist()
+    pairs = zip(triples.heads.tolist(), triples.tails.tolist(), scores, strict=True)
+    for triple, (head, tail, score) in enumerate(pairs):
+        lengths = {"unit": 1.0, "one-minus": 1 - score, "neg-log": -math.log(score)}
+        graph.add_edge(head, tail, triple=triple, length=lengths[settings.weight])
     least = min(scores)
     pooled = [0.0] * len(scores)
     for path in _paths(graph, triples.topics, settings.kernel):
@@ -88,11 +83,10 @@ def pool_with_networkx(triples: ScoredTriples, settings: PoolingSettings) -> lis
     return [score or own for score, own in zip(pooled, alone, strict=True)]
 
 
-def _paths(
-    graph: networkx.DiGraph, topics: Sequence[int], kernel: KernelName
-) -> Iterator[list[int]]:
+def _paths(graph: networkx.DiGraph, topics: Sequence[int], kernel: str) -> Iterator[list[int]]:
     chance = Random(0)
     known = [topic for topic in topics if topic in graph]
+    found: Iterable[list[int]]
     for way, reverse in ((graph, False), (graph.reverse(), True)):
         for topic in known:
             if kernel == "dijkstra":
@@ -103,8 +97,7 @@ def _paths(
             else:
                 found = _walks(way, topic, WALKS // (2 * len(known)), chance)
             for nodes in found:
-                path = [way.edges[pair]["triple"] for pair in networkx.utils.pairwise(nodes)]
-                if path:
+                if path := [way.edges[pair]["triple"] for pair in pairwise(nodes)]:
                     yield path[::-1] if reverse else path
 
 
@@ -118,35 +111,31 @@ def _walks(graph: networkx.DiGraph, start: int, count: int, chance: Random) -> I
 
 def _times_ms(made: ScoredTriples, settings: PoolingSettings, rounds: int) -> tuple[float, float]:
     """Return the shortest times of kbqa and of networkx."""
-    times: tuple[list[float], list[float]] = ([], [])
+    begun, times = time.thread_time(), []
     for _ in range(rounds):
-        begun = time.thread_time()
-        pool(made, settings)
-        between = time.thread_time()
-        pool_with_networkx(made, settings)
-        times[0].append(1000 * (between - begun))
-        times[1].append(1000 * (time.thread_time() - between))
-    return min(times[0]), min(times[1])
+        for run in (pool, pool_with_networkx):
+            run(made, settings)
+            begun, last = time.thread_time(), begun
+            times.append(1000 * (begun - last))
+    return min(times[::2]), min(times[1::2])
 
 
 @click.command(help=__doc__)
 @click.option("--questions", type=click.IntRange(1), default=20, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
-@click.option("--topics", type=click.IntRange(1), default=2, show_default=True)
-@click.option("--seed", default=1, show_default=True)
-def main(questions: int, rounds: int, topics: int, seed: int) -> None:
+def main(questions: int, rounds: int) -> None:
     """Print the table."""
-    click.echo(f"{machine()}\n")
     click.echo(
-        f"{questions} questions, {topics} topics; for each the shortest time of {rounds} rounds.\n"
+        f"{machine()}\n\n"
+        f"{questions} questions, 2 topics; for each the shortest time of {rounds} rounds.\n"
         "Median over the questions, and the highest\n\n"
         "| kernel | triples | kbqa, ms | networkx, ms | kbqa against networkx | the paper, ms |\n"
         "|---|---|---|---|---|---|"
     )
     for kernel in get_args(KernelName):
         for count, paper_ms in PAPER_MS[kernel].items():
-            chance, settings = Random(seed), PoolingSettings(kernel=kernel, smoothing="full")
-            made = [made_triples(count, topics, chance) for _ in range(questions)]
+            chance, settings = Random(1), PoolingSettings(kernel=kernel, smoothing="full")
+            made = [made_triples(count, 2, chance) for _ in range(questions)]
             times = [_times_ms(each, settings, rounds) for each in made]
             ours, baseline = ([each[who] for each in times] for who in (0, 1))
             ratio = median(mine / other for mine, other in times)

@@ -1,4 +1,4 @@
-"""The tools that judge beams, on the small graph."""
+"""The tools that fit the confidence model and take questions, on the small graph."""
 
 import json
 from pathlib import Path
@@ -9,10 +9,9 @@ from click.testing import CliRunner
 from kbqa.engine.running.tried import ConfidenceModel
 from tools.fit.confidence import main as train_confidence
 from tools.fit.take_questions import main as take_questions
-from tools.score.beams import main as score_beams
 
 PATH = "Main Path:\n Jamaica -[location , country , {}]-> ?x"
-MONEY, CAPITAL, MADE_UP = map(PATH.format, ("currency used", "capital", "moneys"))
+MONEY, CAPITAL = map(PATH.format, ("currency used", "capital"))
 JAMAICA = {"mid": "m.03_r3", "name": "Jamaica"}
 
 
@@ -21,53 +20,24 @@ def _crp(text: str, logprob: float) -> dict[str, object]:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
-    """A question set, beams of two makers, and a confidence model that goes by probability."""
+def questions(tmp_path: Path) -> Path:
+    """A question set in all tiers."""
     rows = [
         {
             "id": id_,
             "question": "what money does Jamaica use?",
             "topic_entities": [JAMAICA],
-            "answers": [{"arg": "m.04xc2m"}],
             "crp_routerkgqa": MONEY,
             "evidence": tier,
         }
         for id_, tier in (("a", "independent"), ("b", "annotated"), ("c", "none"))
     ]
-    beams = {
-        "first": [_crp(MADE_UP, -1.0), _crp(CAPITAL, -2.0), _crp(MONEY, -3.0)],
-        "second": [_crp(MONEY, -0.1)],
-    }
-    paths = {name: tmp_path / f"{name}.jsonl" for name in ("questions", *beams)}
-    paths["questions"].write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, crps in beams.items():
-        written = [{"id": id_, "crps": crps, "seconds": 0.5} for id_ in "abc"]
-        paths[name].write_text("".join(json.dumps(row) + "\n" for row in written))
-    paths["confidence"] = tmp_path / "confidence.json"
-    ConfidenceModel(0.0, {"logprob": 1.0}).save(paths["confidence"])
-    return paths
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
-def test_paths_and_answers_are_scored(files: dict[str, Path], small_store: Path) -> None:
-    arguments = ["--questions", files["questions"], "--store", small_store, "--gold-entities"]
-    arguments += ["--confidence", files["confidence"], files["first"], files["second"]]
-    done = CliRunner().invoke(score_beams, list(map(str, arguments)))
-    assert done.exit_code == 0, done.output
-    table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| " in line]
-    means = {name: " ".join(cell.split()[0] for cell in cells) for name, *cells in table[1:]}
-    # n, exact, skeleton, main path, in n, depth, reachable, F1, F1 by tier, tokens, seconds
-    assert means == {
-        "first, paper": "2 0.000 0.000 0.000 1.000 1.000 0.000 0.000 0.000 0.000 30 0.50",
-        "first, kbqa": "2 0.000 0.000 0.000 1.000 1.000 1.000 0.000 0.000 0.000 30 0.50",
-        "second, kbqa": "2 1.000 1.000 1.000 1.000 1.000 1.000 1.000 1.000 1.000 10 0.50",
-    }
-    assert "- second, kbqa: 1.000 [1.000, 1.000]" in done.stdout
-    assert "Always guessing 1 hops" in done.stdout
-
-
-def test_a_confidence_is_fitted_to_beams(
-    files: dict[str, Path], small_store: Path, tmp_path: Path
-) -> None:
+def test_a_confidence_is_fitted_to_beams(small_store: Path, tmp_path: Path) -> None:
     sparql = (
         "SELECT ?x WHERE { ns:m.03_r3 ns:location.country.currency_used ?x . "
         "FILTER(?x != ns:m.03_r3) }"
@@ -88,15 +58,15 @@ def test_a_confidence_is_fitted_to_beams(
     assert ConfidenceModel.load(output).weights["share"] > 0
 
 
-def test_questions_are_drawn_and_taken(files: dict[str, Path], tmp_path: Path) -> None:
-    drawn = CliRunner().invoke(take_questions, [str(files["questions"]), "--draw", "5"])
+def test_questions_are_drawn_and_taken(questions: Path, tmp_path: Path) -> None:
+    drawn = CliRunner().invoke(take_questions, [str(questions), "--draw", "5"])
     assert drawn.stdout.split() == ["a", "b"]
     ids = tmp_path / "ids.txt"
     ids.write_text("b\n")
-    taken = CliRunner().invoke(take_questions, [str(files["questions"]), str(ids)])
+    taken = CliRunner().invoke(take_questions, [str(questions), str(ids)])
     assert [json.loads(line)["id"] for line in taken.stdout.splitlines()] == ["b"]
     ids.write_text("b\nz\n")
-    missing = CliRunner().invoke(take_questions, [str(files["questions"]), str(ids)])
+    missing = CliRunner().invoke(take_questions, [str(questions), str(ids)])
     assert "does not have 1 of the ids" in str(missing.exception)
 
 
