@@ -82,7 +82,7 @@ def test_damaged_states_of_training_are_named(tmp_path: Path) -> None:
 
 def test_a_damaged_labelled_example_is_named(tmp_path: Path) -> None:
     np = pytest.importorskip("numpy", reason="needs the retrieval extra")
-    from kbqa.training.retriever.labels import Labelled, has_names, load_labelled, save_labelled
+    from kbqa.training.retriever.examples import Labelled, has_names, load_labelled, save_labelled
 
     path, places = tmp_path / "example.npz", np.array([0], dtype=np.int32)
     arrays = dict.fromkeys(("heads", "links", "tails", "stated", "answers", "shortest"), places)

@@ -45,8 +45,14 @@ from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError
 from kbqa.training.data.targets import gold_topics
-from kbqa.training.retriever.examples import CUTOFFS, Recalls, measure_recall
-from kbqa.training.retriever.labels import NoGold, find_gold, label
+from kbqa.training.retriever.examples import (
+    CUTOFFS,
+    NoGold,
+    Recalls,
+    find_gold,
+    label,
+    measure_recall,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,9 +28,9 @@ from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.training.config import GrpoConfig, TrainingConfig
-from kbqa.training.grpo.policy import WriterPolicy
+from kbqa.training.grpo.drawing import check_rollouts
 from kbqa.training.grpo.questions import as_request
-from kbqa.training.grpo.rollouts import check_rollouts
+from kbqa.training.grpo.train import WriterPolicy
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("float32")]
 

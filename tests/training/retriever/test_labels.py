@@ -11,7 +11,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 from kbqa.training.data.training_set import Example
-from kbqa.training.retriever.labels import (
+from kbqa.training.retriever.examples import (
     Gold,
     NoGold,
     find_gold,
