@@ -22,14 +22,7 @@ from kbqa.training.data.training_set import (
     data_record,
     write_untrained,
 )
-from kbqa.training.run import (
-    Processes,
-    Record,
-    read_log,
-    read_manifest,
-    write_card,
-    write_manifest,
-)
+from kbqa.training.run import Processes, Record, read_log, read_manifest, write_card, write_manifest
 from kbqa.training.writer import RewardResult, TrainingResult
 
 if TYPE_CHECKING:

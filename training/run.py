@@ -23,13 +23,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict, TypeVar
 
-from kbqa.engine.files import (
-    check_same_settings,
-    git_revision,
-    hardware,
-    lock,
-    package_versions,
-)
+from kbqa.engine.files import check_same_settings, git_revision, hardware, lock, package_versions
 from kbqa.kb.small_files import write_safely
 from kbqa.sparql.errors import TrainingError
 

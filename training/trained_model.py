@@ -24,11 +24,7 @@ from kbqa.engine.writing.checkpoint import (
 )
 from kbqa.sparql.errors import ModelError
 from kbqa.training.config import ALL_LAYERS, TrainingConfig
-from kbqa.training.run import (
-    ADAPTER_CONFIG_FILE,
-    ADAPTER_WEIGHTS_FILE,
-    MODEL_CONFIG_FILE,
-)
+from kbqa.training.run import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MODEL_CONFIG_FILE
 
 if TYPE_CHECKING:
     import torch

@@ -42,13 +42,7 @@ from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError, Input
 from kbqa.sparql.forms import read_crp
 from kbqa.training.config import GrpoConfig
 from kbqa.training.data.targets import gold_topics, row_query
-from kbqa.training.data.training_set import (
-    Example,
-    ExampleKey,
-    ExampleSet,
-    row_id,
-    source_name,
-)
+from kbqa.training.data.training_set import Example, ExampleKey, ExampleSet, row_id, source_name
 
 logger = logging.getLogger(__name__)
 

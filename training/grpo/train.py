@@ -46,12 +46,7 @@ from kbqa.engine.writing.checkpoint import (
     mixed_precision,
     require_lm_extra,
 )
-from kbqa.engine.writing.generate import (
-    MAX_NEW_TOKENS,
-    Candidate,
-    load_prompt_format,
-    write_apart,
-)
+from kbqa.engine.writing.generate import MAX_NEW_TOKENS, Candidate, load_prompt_format, write_apart
 from kbqa.engine.writing.grammar import Steps, start
 from kbqa.engine.writing.steering import (
     CONSTRAINED_FORMS,

@@ -1,4 +1,4 @@
-"""Train a judge from question sets and a graph, in a folder that can be resumed.
+"""The candidates of questions that a judge learns from, and those that it is fitted to.
 
 A judge must learn from candidates that are like those it will see: written for questions that the
 writer does not know. So the confidence model is fitted to families of questions that the writer
@@ -21,9 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from shutil import copyfile, copytree
 from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
@@ -35,24 +33,11 @@ from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods.kbqa import run_searched
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.judge import (
-    ASKER_FILES,
-    ASKER_FOLDER,
-    CONFIDENCE_FILE,
-    PRECEDENTS_FILE,
-    READER_FOLDER,
-    SETTINGS_FILE,
-    Asker,
-    CrossEncoder,
-    Judge,
-    Precedents,
-    text_of,
-)
+from kbqa.engine.running.judge import Judge, text_of
 from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.run import Runner
-from kbqa.engine.running.tried import ConfidenceModel, Tried, describe_tried, with_first_answers
+from kbqa.engine.running.tried import Tried, describe_tried, with_first_answers
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
@@ -65,15 +50,7 @@ from kbqa.training.data.training_set import (
     families_of,
 )
 from kbqa.training.grpo.questions import find_questions
-from kbqa.training.judge.reading import (
-    Judged,
-    ReadingConfig,
-    ReadingExample,
-    fit_confidence,
-    train_asker,
-    train_reading,
-    without_asker,
-)
+from kbqa.training.judge.reading import Judged, ReadingExample
 
 Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
 """Questions with gold, each with what was written for it."""
@@ -82,7 +59,8 @@ Beams = Mapping[str, Sequence[Candidate]]
 """What was written, by the ids of questions."""
 
 POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
-_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
+MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
+"""The sources of questions that were made with their paths."""
 
 
 class PoolRunner:
@@ -142,7 +120,7 @@ class PoolRunner:
         return {"candidates": judged}
 
 
-def _write_rows(
+def write_rows(
     path: Path,
     pools: Pools,
     make: Callable[[Question, Sequence[Candidate]], Mapping[str, Any]],
@@ -209,80 +187,6 @@ class Part(NamedTuple):
     pool: PathPool | None  # searches further candidates
 
 
-def train_judge(
-    parts: Sequence[Part],
-    precedents: Precedents,
-    asker_examples: Sequence[Example],
-    output: Path,
-    config: ReadingConfig,
-    fitted_on: str,
-    start: Path | None,
-    say: Callable[[str], None],
-    advance: Callable[[int], object],
-) -> ConfidenceModel:
-    """Train cross-encoder and asker, and fit a confidence model to them, or resume this.
-
-    Args:
-        parts: The questions.
-        precedents: Questions that vote, of none of the families held out.
-        asker_examples: What the asker learns, of none of the families held out.
-        output: The folder.
-        config: How they are trained; one with 0 epochs is kept as it is in `start`.
-        fitted_on: Describes the held-out questions, for reports.
-        start: The judge whose cross-encoder and asker to start from; None for new ones.
-        say: Called with what is begun, and with the progress of training.
-        advance: Called with how many questions' candidates were run since the last call.
-
-    Raises:
-        ModelError: The judge to start from is missing or does not fit.
-        TrainingError: There is nothing to learn from.
-        GraphError: The graph does not answer.
-    """
-
-    def report(step: int, steps: int, loss: float) -> None:
-        say(f"step {step:,}/{steps:,}  loss {loss:.4f}")
-
-    say("running the candidates")
-    texts, features = output / POOLS_FILE, output / FEATURES_FILE
-    for part in parts:
-        runner = PoolRunner(part.resources, part.pool)
-        _write_rows(texts, part.read, runner.texts, advance)
-    if start is not None and not config.epochs:
-        copytree(start / READER_FOLDER, output / READER_FOLDER, dirs_exist_ok=True)
-        copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
-    elif not (output / READER_FOLDER / SETTINGS_FILE).is_file():
-        say("training the cross-encoder")
-        former = None if start is None else start / READER_FOLDER
-        train_reading(list(read_texts(texts)), output / READER_FOLDER, config, report, former)
-    if config.epochs:
-        precedents.save(output)
-    former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
-    if not (output / ASKER_FOLDER / ASKER_FILES[-1]).is_file():
-        if config.asker_epochs or former is not None:
-            features.unlink(missing_ok=True)  # They are of a judge without an asker.
-        if config.asker_epochs:
-            say("training the asker")
-            train_asker(asker_examples, output / ASKER_FOLDER, config, report, former)
-        elif former is not None:
-            (output / ASKER_FOLDER).mkdir(exist_ok=True)
-            for name in ASKER_FILES:
-                copyfile(former / name, output / ASKER_FOLDER / name)
-    encoder, asker = CrossEncoder.load(output / READER_FOLDER), Asker.of(output)
-    say("reading the candidates of held-out questions")
-    for part in parts:
-        schema, unfitted = GraphSchema(part.resources.graph), ConfidenceModel(0.0, {})
-        judge = Judge(schema, unfitted, encoder, precedents, asker)
-        runner = PoolRunner(part.resources, part.pool, judge)
-        _write_rows(features, part.held_out, runner.features, advance)
-    judged = list(read_judged(features))
-    model = fit_confidence(list(map(without_asker, judged)), fitted_on, config.seed)
-    model.save(output / CONFIDENCE_FILE)
-    if asker is not None:
-        model = fit_confidence(judged, fitted_on, config.seed)
-        model.save(output / ASKER_FOLDER / CONFIDENCE_FILE)
-    return model
-
-
 def near_misses(crp: Crp) -> Iterator[Crp]:
     r"""Yield a CRP without each of its constraints, without its order, and a hop shorter.
 
@@ -297,23 +201,21 @@ def near_misses(crp: Crp) -> Iterator[Crp]:
     Kenya -> a.b -> a.c; ?x -> a.d = Peru
     Kenya -> a.b
     """
-    for change in _changes(crp):
-        try:
-            yield change()
-        except ValueError:  # A part that is left needs what was taken.
-            continue
-
-
-def _changes(crp: Crp) -> Iterator[Callable[[], Crp]]:
-    for at in range(len(crp.constraints)):
-        others = crp.constraints[:at] + crp.constraints[at + 1 :]
-        yield partial(replace, crp, constraints=others)
+    changes: list[dict[str, Any]] = [
+        {"constraints": crp.constraints[:at] + crp.constraints[at + 1 :]}
+        for at in range(len(crp.constraints))
+    ]
     if crp.order is not None:
-        yield partial(replace, crp, order=None)
+        changes.append({"order": None})
     if len(crp.path) > 1:
         kept = tuple(c for c in crp.constraints if isinstance(c.at, int) and c.at < crp.answer)
-        path = crp.path[:-1]
-        yield partial(replace, crp, path=path, constraints=kept, order=None, form="select")
+        shorter = {"path": crp.path[:-1], "constraints": kept, "order": None, "form": "select"}
+        changes.append(shorter)
+    for change in changes:
+        try:
+            yield replace(crp, **change)
+        except ValueError:  # A part that is left needs what was taken.
+            continue
 
 
 class _GoldQuestion(NamedTuple):
@@ -364,22 +266,11 @@ def gather_parts(
     ]
 
 
-def find_precedents(examples: ExampleSet, held_out: Beams, graph: Graph) -> Precedents:
-    """Keep the questions on a graph that are of no family that is held out."""
-    away = families_of(examples.examples, held_out)
-    answered = [
-        (each.question, read_crp(each.target).crp)
-        for each in examples.examples
-        if each.id not in away and each.source not in _MADE_SOURCES
-    ]
-    return Precedents.of(Embedder.load(), GraphSchema(graph), answered)
-
-
 def _of_files(
     examples: ExampleSet, files: Sequence[Path], resources: Resources
 ) -> list[_GoldQuestion]:
     """Find the gold of questions by their gold queries, or as their records say."""
-    asked = [each for each in examples.examples if each.source not in _MADE_SOURCES]
+    asked = [each for each in examples.examples if each.source not in MADE_SOURCES]
     graph, timeout_s = resources.graph, resources.timeout_s
     found = find_questions(asked, files, graph, "extended", timeout_s, examples)
     paths = _gold_paths(asked)
