@@ -23,7 +23,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -240,87 +240,6 @@ class Validation(NamedTuple):
         return self.loss < other.loss
 
 
-class Validator:
-    """Validates models on held-out examples; the loss counts only those that are encoded."""
-
-    def __init__(
-        self,
-        examples: Sequence[Example],
-        encoded: Sequence[Encoded],
-        tokenizer: "PreTrainedTokenizerBase",
-        prompt: PromptFormat,
-        config: TrainingConfig,
-    ) -> None:
-        self._tokenizer, self._batch_size = tokenizer, config.batch_size
-        self._encoded = encoded
-        self._gold = defaultdict[str, set[tuple[Step, ...] | None]](set)  # main paths by question
-        for example in examples:
-            self._gold[example.question].add(read_crp(example.target).crp.path)
-        asked = sorted(self._gold)
-        if config.valid_generate < len(asked):
-            asked = random.Random(config.seed).sample(asked, config.valid_generate)
-        relations = {each.question: each.relations for each in examples}
-        self._prompts = {each: prompt.render(each, relations[each]) for each in asked}
-        self._max_new_tokens = min(
-            MAX_NEW_TOKENS, max((one.target_length for one in encoded), default=MAX_NEW_TOKENS)
-        )
-
-    def validate(self, loss: TargetLoss, processes: Processes) -> Validation | None:
-        """Validate a model in evaluation mode; return None if nothing is held out."""
-        if not self._encoded:
-            return None
-        right = processes.total(self._right(loss, processes), loss.device)
-        return Validation(
-            self._loss(loss, processes), right / len(self._prompts) if self._prompts else None
-        )
-
-    def _loss(self, loss: TargetLoss, processes: Processes) -> float:
-        import torch
-
-        total = 0.0
-        batches = list(in_batches(self._encoded, self._batch_size, self._tokenizer.pad_token_id))
-        with torch.no_grad():
-            for batch in processes.share(batches):
-                total += float(loss(batch))
-        tokens = sum(one.target_length for one in self._encoded)
-        return processes.total(total, loss.device) / tokens
-
-    def _right(self, loss: TargetLoss, processes: Processes) -> int:
-        """Count the questions in this process's share whose main path is written exactly."""
-        questions = processes.share(sorted(self._prompts, key=lambda q: (len(q), q)))
-        right = 0
-        for start in range(0, len(questions), _QUESTIONS_A_BATCH):
-            asked = questions[start : start + _QUESTIONS_A_BATCH]
-            texts = self._write(asked, loss)
-            right += sum(
-                _main_path(text) in self._gold[question]
-                for question, text in zip(asked, texts, strict=True)
-            )
-        return right
-
-    def _write(self, questions: Sequence[str], loss: TargetLoss) -> list[str]:
-        prompts = [
-            self._tokenizer.encode(self._prompts[question], add_special_tokens=False)
-            for question in questions
-        ]
-        with mixed_precision(loss.device):
-            found = beam_search(
-                loss.logits,
-                prompts,
-                n=1,
-                end=self._tokenizer.eos_token_id,
-                max_new_tokens=self._max_new_tokens,
-            )
-        return [self._tokenizer.decode(texts[0].tokens) if texts else "" for texts in found]
-
-
-def _main_path(text: str) -> tuple[Step, ...] | None:
-    try:
-        return read_crp(text).crp.path
-    except CrpSyntaxError:
-        return None
-
-
 _Found = TypeVar("_Found", Validation, float)
 
 
@@ -356,10 +275,15 @@ class ModelRun(ABC, Generic[_Found]):
         self.stale = 0  # validations since the best one
 
     def complete(self, settings: Mapping[str, object]) -> None:
-        """Reserve the folder, take the steps that are left, and publish the best weights."""
+        """Reserve the folder, resume a run, take the steps left, and publish the best weights."""
         is_main = self.processes.is_main
         with self.folder.claimed(settings) if is_main else nullcontext():
-            self.resume()
+            state = self.processes.from_main(self.folder.last_checkpoint() if is_main else None)
+            if is_main:
+                self.folder.cut_log(-1 if state is None else state["step"])
+            if state is not None:
+                self.take_over(state)
+                logger.info("resuming %s at step %d of %d", self.folder.path, self.step, self.steps)
             self.run()
             if self.best is None and self.validate() is None:  # nothing is held out
                 self.best_step = self.step
@@ -430,16 +354,6 @@ class ModelRun(ABC, Generic[_Found]):
             "seconds": time.monotonic() - self.started,
         }
 
-    def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one."""
-        is_main = self.processes.is_main
-        state = self.processes.from_main(self.folder.last_checkpoint() if is_main else None)
-        if is_main:
-            self.folder.cut_log(-1 if state is None else state["step"])
-        if state is not None:
-            self.take_over(state)
-            logger.info("resuming %s at step %d of %d", self.folder.path, self.step, self.steps)
-
     def take_over(self, state: TrainingCheckpoint) -> None:
         """Set what `state` returned."""
         self.model.set_weights(state["adapter"])
@@ -454,12 +368,10 @@ def train_adapter(
     config: TrainingConfig,
     report: Callable[[TrainingProgress], None] = lambda progress: None,
 ) -> TrainingResult:
-    """Train an adapter or a model, or resume an interrupted run in the same folder.
+    """Train an adapter or a model, or resume an interrupted run with the same settings.
 
     Processes started by a launcher train together; only the main process writes and reports.
-
-    Its settings must then be the same. `report` is called every ten steps, at the end of each epoch
-    and after each validation.
+    `report` is called every ten steps, at the end of each epoch and after each validation.
 
     Raises:
         ModelError: The base model is missing or broken, or the `lm` extra is not installed.
@@ -490,7 +402,7 @@ def train_adapter(
         if processes.is_main:
             folder.check(settings)
         # The folder is made after this, so a model that cannot be loaded leaves nothing behind.
-        run = _GoldRun(split, folder, config, processes, device, report)
+        run = _GoldRun(split, folder, config, processes, report)
         run.complete(settings)
     return run.result()
 
@@ -504,12 +416,11 @@ class _GoldRun(ModelRun[Validation]):
         folder: RunFolder,
         config: TrainingConfig,
         processes: Processes,
-        device: "torch.device",
         report: Callable[[TrainingProgress], None],
     ) -> None:
         import torch
 
-        started = time.monotonic()
+        started, device = time.monotonic(), processes.device()
         torch.manual_seed(config.seed)  # every process starts with the same weights
         model = load_trained_model(config, device)
         model.causal.train()
@@ -521,8 +432,15 @@ class _GoldRun(ModelRun[Validation]):
                 f"there are no examples to train on: {len(self.too_long):,} are longer than "
                 f"{config.max_length} tokens (--max-length); other rows were left out before"
             )
-        valid = encode(split.valid, tokenizer, prompt, config.max_length).kept
-        self.validator = Validator(split.valid, valid, tokenizer, prompt, config)
+        self.valid = encode(split.valid, tokenizer, prompt, config.max_length).kept
+        self.gold = defaultdict[str, set[tuple[Step, ...]]](set)  # main paths by question
+        for example in split.valid:
+            self.gold[example.question].add(read_crp(example.target).crp.path)
+        asked = sorted(self.gold)
+        if config.valid_generate < len(asked):
+            asked = random.Random(config.seed).sample(asked, config.valid_generate)
+        relations = {each.question: each.relations for each in split.valid}
+        self.asked = {each: prompt.render(each, relations[each]) for each in asked}
         self.loss = TargetLoss(NextTokenLogits.of(model.causal), device)
         self.device, self.report = device, report
         self.losses: list[float] = []  # of the steps since the last report
@@ -556,7 +474,7 @@ class _GoldRun(ModelRun[Validation]):
             loss = self.loss(collate(examples, self.model.tokenizer.pad_token_id)) / tokens
             loss.backward()  # type: ignore[no-untyped-call]
             value += float(loss.detach())
-        value = self.processes.total(value, self.device)
+        value = self.processes.total(value)
         if not math.isfinite(value):
             raise TrainingError(
                 f"the loss is not a number at step {self.step + 1}. Start again in another "
@@ -580,12 +498,52 @@ class _GoldRun(ModelRun[Validation]):
             self._save_checkpoint()
 
     def validate(self) -> Validation | None:
+        if not self.valid:
+            return None
         self.model.causal.eval()
-        found = self.validator.validate(self.loss, self.processes)
+        right = self.processes.total(self._right())
+        found = Validation(self._valid_loss(), right / len(self.asked) if self.asked else None)
         self.model.causal.train()
-        if found is not None and self.note(found, self.step):
+        if self.note(found, self.step):
             self.keep()
         return found
+
+    def _valid_loss(self) -> float:
+        import torch
+
+        pad_id, total = self.model.tokenizer.pad_token_id, 0.0
+        batches = list(in_batches(self.valid, self.config.batch_size, pad_id))
+        with torch.no_grad():
+            for batch in self.processes.share(batches):
+                total += float(self.loss(batch))
+        return self.processes.total(total) / sum(one.target_length for one in self.valid)
+
+    def _right(self) -> int:
+        """Count the questions in this process's share whose main path is written exactly."""
+        questions = self.processes.share(sorted(self.asked, key=lambda q: (len(q), q)))
+        right = 0
+        for start in range(0, len(questions), _QUESTIONS_A_BATCH):
+            asked = questions[start : start + _QUESTIONS_A_BATCH]
+            for question, text in zip(asked, self._write(asked), strict=True):
+                with suppress(CrpSyntaxError):
+                    right += read_crp(text).crp.path in self.gold[question]
+        return right
+
+    def _write(self, questions: Sequence[str]) -> list[str]:
+        tokenizer = self.model.tokenizer
+        longest = max(one.target_length for one in self.valid)
+        with mixed_precision(self.device):
+            found = beam_search(
+                self.loss.logits,
+                [
+                    tokenizer.encode(self.asked[each], add_special_tokens=False)
+                    for each in questions
+                ],
+                n=1,
+                end=tokenizer.eos_token_id,
+                max_new_tokens=min(MAX_NEW_TOKENS, longest),
+            )
+        return [tokenizer.decode(texts[0].tokens) if texts else "" for texts in found]
 
     def is_better(self, found: Validation, best: Validation) -> bool:
         return found.is_better_than(best)

@@ -32,13 +32,13 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from kbqa.engine.chat.server import SMALL_MODEL, OpenAIServer, RequestFailed, Retrying
 from kbqa.engine.writing.beam_search import CONSIDERED, BatchReader, NextTokens, State, forced_run
-from kbqa.engine.writing.checkpoint import adapter_sha256, mixed_precision
+from kbqa.engine.writing.checkpoint import adapter_sha256
 from kbqa.engine.writing.ebnf import GRAPH_PROCESSOR, KEEP, TOPICS, Steered, write_steered
 from kbqa.engine.writing.server import VLLM_AS_IT_IS
 from kbqa.engine.writing.transformers import NextTokenLogits
@@ -49,7 +49,6 @@ from kbqa.training.config import TrainingConfig
 from kbqa.training.trained_model import TrainedModel
 
 if TYPE_CHECKING:
-    import torch
     from openai import OpenAI
 
 
@@ -89,37 +88,6 @@ class Drawn(NamedTuple):
     choices: tuple[TokenChoice, ...]  # all other tokens had to follow
     times: int  # how often it was drawn
     is_finished: bool  # False if it is too long, or cannot be finished
-
-
-class Sampler(Protocol):
-    """Draws texts from the model in training."""
-
-    def draw(self, asked: Sequence[DrawRequest], sampling: Sampling) -> list[list[Drawn]]:
-        """Draw texts for each question; return the different ones, in the order of their tokens.
-
-        Raises:
-            GraphError: The graph failed for a question.
-            ModelError: Whatever runs the model failed.
-        """
-
-    def close(self) -> None:
-        """Give back what only drawing needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSampler:
-    """The model in training draws itself; it has to be in evaluation mode."""
-
-    logits: NextTokenLogits
-    device: "torch.device"
-
-    def draw(self, asked: Sequence[DrawRequest], sampling: Sampling) -> list[list[Drawn]]:
-        """Draw texts for each question; see `Sampler`."""
-        with mixed_precision(self.device):
-            return draw_texts(self.logits, asked, sampling)
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class _Draft(NamedTuple):
@@ -266,7 +234,7 @@ class ServerSampler:
     folder: Path
 
     def draw(self, asked: Sequence[DrawRequest], sampling: Sampling) -> list[list[Drawn]]:
-        """Draw texts for each question; see `Sampler`.
+        """Draw texts for each question; return the different ones, in the order of their tokens.
 
         Raises:
             GraphError: The graph failed for a question, here or in the server.
@@ -388,9 +356,9 @@ class RolloutServer:
             refuses, fails or sends something else.
     """
 
-    def __init__(self, url: str, retries: int = 3) -> None:
+    def __init__(self, url: str) -> None:
         self._server = OpenAIServer(url, _TIMEOUT_S, SMALL_MODEL)
-        self._retrying = Retrying(retries=retries)
+        self._retrying = Retrying(retries=3)
         self.url = self._server.url
 
     def check(self) -> None:

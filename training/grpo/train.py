@@ -65,13 +65,12 @@ from kbqa.training.data.training_set import Split
 from kbqa.training.grpo.drawing import (
     Drawn,
     DrawRequest,
-    ModelSampler,
     RolloutServer,
-    Sampler,
     Sampling,
     ServerSampler,
     TokenChoice,
     check_rollouts,
+    draw_texts,
 )
 from kbqa.training.grpo.questions import RewardFunction, as_request, find_questions
 from kbqa.training.options import DataChoice, print_left_out
@@ -144,7 +143,7 @@ class WriterPolicy:
         self._device = device
         self._end: int = self.model.tokenizer.eos_token_id
         self._sampling = Sampling(grpo.group, grpo.temperature, self._end, MAX_NEW_TOKENS)
-        self.sampler: Sampler = ModelSampler(self.logits, device)
+        self.sampler: ServerSampler | None = None  # which draws instead of this process
         if grpo.rollouts:
             server, form = RolloutServer(grpo.rollouts), self.prompt.crp_format
             self.sampler = ServerSampler(server, self.model, form, config.lora_rank, handed)
@@ -173,10 +172,13 @@ class WriterPolicy:
             DrawRequest(prompt, question.topics, self._start(walk), f"{seed} {question.id}")
             for question, prompt, walk in zip(questions, prompts, steps, strict=True)
         ]
+        if self.sampler is not None:
+            drawn = self.sampler.draw(asked, self._sampling)
+        else:
+            with mixed_precision(self._device):
+                drawn = draw_texts(self.logits, asked, self._sampling)
         groups = []
-        for question, prompt, texts, walk in zip(
-            questions, prompts, self.sampler.draw(asked, self._sampling), steps, strict=True
-        ):
+        for question, prompt, texts, walk in zip(questions, prompts, drawn, steps, strict=True):
             candidates = (self._candidate(t.tokens, walk) if t.is_finished else None for t in texts)
             groups.append(DrawnGroup(question, tuple(prompt), tuple(texts), tuple(candidates)))
         return groups
@@ -414,9 +416,9 @@ def train_by_reward(
     reward: RewardFunction,
     report: Callable[[RewardProgress], None] = lambda progress: None,
 ) -> RewardResult:
-    """Train an adapter further, or resume an interrupted run in the same folder.
+    """Train an adapter further, or resume an interrupted run with the same settings.
 
-    To resume a run, all settings must be the same. `report` is called after each step.
+    `report` is called after each step.
 
     Raises:
         ModelError: A model or an extra is missing, its texts cannot be constrained, or a server
@@ -427,7 +429,6 @@ def train_by_reward(
     """
     require_lm_extra()
     check_processes()
-    device = Processes().device()
     questions = [asdict(question) for question in (*split.train, *split.valid)]
     settings = {
         "schema_version": SCHEMA_VERSION,
@@ -436,7 +437,7 @@ def train_by_reward(
         **asdict(grpo),
         "rollouts": bool(grpo.rollouts),  # a resumed run may use another server
         "start_sha256": adapter_sha256(Path(config.start)),
-        "precision": fastest_precision(device.type),
+        "precision": fastest_precision(Processes().device().type),
         "train_questions": len(split.train),
         "valid_questions": len(split.valid),
         "questions_sha256": hashlib.sha256(json.dumps(questions).encode()).hexdigest(),
@@ -444,7 +445,7 @@ def train_by_reward(
     folder = RunFolder(output)
     folder.check(settings)
     # The folder is made after this, so a model that cannot be loaded leaves nothing behind.
-    run = _RewardRun(split, folder, config, grpo, decoding, reward, device, report)
+    run = _RewardRun(split, folder, config, grpo, decoding, reward, report)
     run.complete(settings)
     return run.result()
 
@@ -460,17 +461,18 @@ class _RewardRun(ModelRun[float]):
         grpo: GrpoConfig,
         decoding: Decoding,
         reward: RewardFunction,
-        device: "torch.device",
         report: Callable[[RewardProgress], None],
     ) -> None:
-        started = time.monotonic()
+        started, device = time.monotonic(), Processes().device()
         self.policy = WriterPolicy(config, grpo, decoding, device, folder.path / _HANDED)
         self.objective = Objective(self.policy.logits, device, grpo)
         self.grpo, self.reward, self.report = grpo, reward, report
         self.train = sorted(split.train, key=lambda question: question.id)
         if not self.train:
             raise TrainingError("there are no questions to train on: all were left out before")
-        self.valid = _sample(split.valid, config)
+        self.valid = sorted(split.valid, key=lambda question: question.id)
+        if config.valid_generate < len(self.valid):  # chosen once for the whole run
+            self.valid = random.Random(config.seed).sample(self.valid, config.valid_generate)
         self.start_f1: float | None = None
         steps_per_epoch = -(-len(self.train) // grpo.questions)
         model, prompt = self.policy.model, self.policy.prompt
@@ -492,7 +494,8 @@ class _RewardRun(ModelRun[float]):
             is_last = self.step == self.steps
             if validates or is_last or self.step % self.config.checkpoint_steps == 0:
                 self.folder.save_checkpoint(self.state())
-        self.policy.sampler.close()
+        if self.policy.sampler is not None:
+            self.policy.sampler.close()
 
     def _questions(self) -> list[Question]:
         """Return the questions of the next step."""
@@ -605,14 +608,6 @@ class _RewardRun(ModelRun[float]):
         )
 
 
-def _sample(questions: Sequence[Question], config: TrainingConfig) -> list[Question]:
-    """Choose the held-out questions to ask, once for the whole run."""
-    ordered = sorted(questions, key=lambda question: question.id)
-    if config.valid_generate >= len(ordered):
-        return ordered
-    return random.Random(config.seed).sample(ordered, config.valid_generate)
-
-
 def train_on_graph(
     data: DataChoice,
     output: Path,
@@ -645,7 +640,7 @@ def train_on_graph(
             form,
             graph.timeout_s,
             gathered,
-            _print_looked_up,
+            lambda done: print_note(f"{done:,} questions looked up"),
         )
         split = Split(*(tuple(e for e in part if e.key in questions) for part in split))
         split = data.weigh(split, gathered)
@@ -672,10 +667,6 @@ def train_on_graph(
     if result.valid_f1 is not None and result.start_f1 is not None:
         print_note(f"F1 held out: {result.start_f1:.3f} → {result.valid_f1:.3f}")
     print_result(f"adapter in {result.adapter}: ask with `kbqa ask --adapter {result.adapter}`")
-
-
-def _print_looked_up(done: int) -> None:
-    print_note(f"{done:,} questions looked up")
 
 
 def _print_progress(progress: RewardProgress) -> None:
