@@ -40,7 +40,6 @@ from kbqa.training.data.training_set import (
     ExampleSet,
     ScoredSets,
     kept_rows,
-    parent_id,
     read_scored_sets,
     source_name,
 )
@@ -142,17 +141,13 @@ def add_composed(
     """Compose questions on a graph, half of them from those of question sets, and gather them.
 
     Rows without SPARQL are not used, nor are questions and facts of the sets to be scored on.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-        GraphError: The graph does not answer.
     """
     scored_sets = read_scored_sets(scored)
     composer = Composer(graph, scored_sets.facts, seed)
     bases = [base for path in paths for base in _bases(path, scored_sets)]
     random.Random(seed).shuffle(bases)
-    made = islice(_sayable(chain.from_iterable(map(composer.made_from, bases)), form), count // 2)
-    examples = [*made]
+    made = chain.from_iterable(map(composer.made_from, bases))
+    examples = list(islice(_sayable(made, form), count // 2))
     examples += islice(_sayable(composer.direct(), form), count - len(examples))
     for number, (composed, target) in enumerate(examples):
         row_id = f"{COMPOSED_SOURCE}-{number}"
@@ -170,7 +165,7 @@ def _bases(path: Path, scored_sets: ScoredSets) -> Iterator[Base]:
     for one, query in zip(kept, queries, strict=True):
         crp = converted.get(query)
         if isinstance(crp, Crp):
-            yield Base(parent_id(one.row) or one.id, one.question, crp)
+            yield Base(one.parent or one.id, one.question, crp)
 
 
 def _sayable(composed: Iterator[Composed], form: TargetForm) -> Iterator[tuple[Composed, str]]:
@@ -194,10 +189,10 @@ class Composer:
     def direct(self) -> Iterator[Composed]:
         """Ask about a fact of each relation of the graph, then about another of each."""
         relations = list(filter(_is_askable, list_relations(self._graph)))
-        self._rng("relations").shuffle(relations)
+        random.Random(f"{self._seed}/relations").shuffle(relations)
         for turn in range(_TURNS):
             for relation in relations:
-                rng = self._rng(f"{turn}/{relation}")
+                rng = random.Random(f"{self._seed}/{turn}/{relation}")
                 for subject, name in self._subjects(relation, rng):
                     facts = [f for f in self._facts.of(subject) if f.relations[0] == relation]
                     fact = self._rarest(subject, facts, rng)
@@ -207,7 +202,7 @@ class Composer:
 
     def made_from(self, base: Base) -> Iterator[Composed]:
         """Compose new questions from a question, one of each kind that it allows."""
-        rng = self._rng(base.id + base.question)
+        rng = random.Random(f"{self._seed}/{base.id}{base.question}")
         if base.crp.form != "select" or not all(isinstance(step, Hop) for step in base.crp.path):
             return
         if any(True for each in base.crp.all_constraints() for _ in each.references()):
@@ -246,11 +241,18 @@ class Composer:
         topic = base.crp.topic.mid
         if topic is None or not is_mid(topic):
             return None
-        facts = [f for f in self._facts.of(topic) if isinstance(f.end, str)]
-        facts = [f for f in facts if f.relations[0] != _first_relation(base.crp)]
+        first = base.crp.path[0].relation if isinstance(base.crp.path[0], Hop) else ""
+        facts = [
+            fact
+            for fact in self._facts.of(topic)
+            if isinstance(fact.end, str) and fact.relations[0] != first
+        ]
         fact = self._rarest(topic, facts, rng)
         class_name = self._class_name(topic)
-        if fact is None or class_name is None or self._subjects_of(fact) != {topic}:
+        if fact is None or class_name is None:
+            return None
+        described = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
+        if self._answers(described) != [topic]:
             return None
         description = f"the {class_name.lower()} {self._says(fact, rng)}"
         written = (replace_name(base.question, name, description) for name in self._names(topic))
@@ -378,11 +380,6 @@ class Composer:
         mids = sorted(each for each in found if isinstance(each, str))
         return mids if len(mids) == len(found) <= _MOST_ANSWERS else []
 
-    def _subjects_of(self, fact: "_Fact") -> set[str]:
-        """Return the entities of which a fact holds."""
-        crp = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
-        return set(self._answers(crp))
-
     def _names(self, entity: str) -> list[str]:
         """Return what people call an entity, the longest name first."""
         aliases = self._graph.neighbours(entity, _ALIAS, "out")
@@ -406,9 +403,6 @@ class Composer:
         )
         return composed._replace(crp=crp)
 
-    def _rng(self, content: str) -> random.Random:
-        return random.Random(f"{self._seed}/{content}")
-
 
 class _Fact(NamedTuple):
     """What is known of an entity, by one relation, or by one to a mediator and one from there."""
@@ -419,11 +413,9 @@ class _Fact(NamedTuple):
     node: str | None = None  # the mediator
 
     def hops(self) -> tuple[Hop, ...]:
-        """Return the way from the entity to the end."""
         return tuple(Hop(relation) for relation in self.relations)
 
     def way_back(self) -> tuple[Hop, ...]:
-        """Return the way from the end to the entity."""
         return tuple(Hop(relation, inverse=True) for relation in reversed(self.relations))
 
 
@@ -463,7 +455,8 @@ class _Facts:
                 yield from (((relation,), end, None) for end in ends)
                 continue
             nodes = [end for end in ends if isinstance(end, str)]
-            behind |= dict.fromkeys(sorted(nodes, key=_digest)[:_MEDIATORS], relation)
+            nodes.sort(key=lambda node: hashlib.sha256(node.encode()).hexdigest())
+            behind |= dict.fromkeys(nodes[:_MEDIATORS], relation)
         for node, others in self._graph.edges(behind, "out", _MOST_EDGES).items():
             for relation, ends in others.items():
                 if _is_askable(relation) and not self.schema.leads_to_mediator(Hop(relation)):
@@ -487,15 +480,6 @@ def _is_askable(relation: str) -> bool:
     """Return whether people may ask for what a relation leads to, in the words of its name."""
     is_named = not relation.startswith(_NOT_ASKED) and not relation.endswith(_INVERSE)
     return is_named and is_telling(relation)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _first_relation(crp: Crp) -> str:
-    step = crp.path[0]
-    return step.relation if isinstance(step, Hop) else ""
 
 
 def _with(crp: Crp, constraint: Constraint) -> Crp:

@@ -222,7 +222,7 @@ def load_examples(
         form: The text form of the targets.
         names: Looks up names that a file lacks. The official ComplexWebQuestions has none.
         scored: Test sets. Their questions, parents and children are left out.
-        demo_questions: The most questions on the demo graph.
+        demo_questions: The most questions on the demo graph that the form can say.
         seed: Decides which these are, and their wording.
 
     Raises:
@@ -236,13 +236,12 @@ def load_examples(
         source = source_name(path)
         kept = list(kept_rows(path, source, scored_sets, gathered))
         unnamed_before = gathered.skipped[UNNAMED]
-        targets = row_targets([one.row for one in kept], form, names)
-        for one, target in zip(kept, targets, strict=True):
+        row_texts = row_targets([one.row for one in kept], form, names)
+        for one, target in zip(kept, row_texts, strict=True):
             if isinstance(target, Unconverted):
                 gathered.skip(source, one.id, target.reason)
             else:
-                parent = parent_id(one.row) or ""
-                gathered.add(Example(one.id, one.question, target, source, parent))
+                gathered.add(Example(one.id, one.question, target, source, one.parent))
         unnamed = gathered.skipped[UNNAMED] - unnamed_before
         if names is None and unnamed > len(kept) / 2:
             raise InputError(
@@ -251,24 +250,17 @@ def load_examples(
             )
         gathered.files.append(data_file(path))
     if demo_questions:
-        _add_demo_questions(gathered, demo_questions, seed, form, scored_sets)
+        drawn = [example for example in demo_examples(seed) if example.split == "train"]
+        random.Random(seed).shuffle(drawn)
+        targets = ((example.question, write_target(example.crp, form)) for example in drawn)
+        sayable = ((question, text) for question, text in targets if isinstance(text, str))
+        for number, (question, target) in enumerate(itertools.islice(sayable, demo_questions)):
+            example_id = f"{DEMO_SOURCE}-{number}"
+            if reason := scored_sets.reason_against({"question": question}):
+                gathered.skip(DEMO_SOURCE, example_id, reason)
+            else:
+                gathered.add(Example(example_id, question, target, DEMO_SOURCE))
     return gathered
-
-
-def _add_demo_questions(
-    gathered: ExampleSet, count: int, seed: int, form: TargetForm, scored_sets: ScoredSets
-) -> None:
-    """Add questions on the demo graph that the form can say and that are not kept for testing."""
-    drawn = [example for example in demo_examples(seed) if example.split == "train"]
-    random.Random(seed).shuffle(drawn)
-    targets = ((example.question, write_target(example.crp, form)) for example in drawn)
-    sayable = [(question, text) for question, text in targets if isinstance(text, str)]
-    for number, (question, target) in enumerate(sayable[:count]):
-        row_id = f"demo-{number}"
-        if reason := scored_sets.reason_against({"question": question}):
-            gathered.skip(DEMO_SOURCE, row_id, reason)
-        else:
-            gathered.add(Example(row_id, question, target, DEMO_SOURCE))
 
 
 class KeptRow(NamedTuple):
@@ -276,6 +268,7 @@ class KeptRow(NamedTuple):
 
     id: str
     question: str
+    parent: str  # the id of the question that it was made from, or ""
     row: Mapping[str, Any]
 
 
@@ -296,7 +289,7 @@ def kept_rows(
         elif reason := scored_sets.reason_against(row):
             gathered.skip(source, id_, reason)
         else:
-            yield KeptRow(id_, mend_mojibake(question.strip()), row)
+            yield KeptRow(id_, mend_mojibake(question.strip()), parent_id(row) or "", row)
 
 
 def row_id(row: Mapping[str, Any], number: int) -> str:

@@ -28,11 +28,11 @@ import math
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -245,8 +245,7 @@ class ServerSampler:
         dead_end = dead_end_token(self.model.tokenizer)
 
         def draw(each: DrawRequest) -> "list[_ServerText]":
-            steered = Steered(each.topics, self.crp_format, "all")
-            return self.server.draw(adapter, each, steered, sampling, dead_end)
+            return self.server.draw(adapter, each, self.crp_format, sampling, dead_end)
 
         with ThreadPoolExecutor(_CONCURRENT) as pool:
             drawn = list(pool.map(draw, asked))
@@ -368,15 +367,9 @@ class RolloutServer:
             raise ModelError(f"{self.url} serves no model. Start it with one.")
         # Only the logits processor refuses this, and only one that knows the argument.
         refused = {"vllm_xargs": {TOPICS: [], KEEP: "wrong"}}
-
-        def complete(client: "OpenAI") -> bytes:
-            response = client.completions.with_raw_response.create(
-                model=next(iter(served)), prompt="?", max_tokens=1, extra_body=refused
-            )
-            return response.content
-
+        model = next(iter(served))
         try:
-            self._ask(complete)
+            self._complete({"model": model, "prompt": "?", "max_tokens": 1, "extra_body": refused})
         except ModelError as error:
             if KEEP not in str(error):
                 raise
@@ -420,7 +413,7 @@ class RolloutServer:
                 raise ModelError(f"an adapter was not unloaded: {words}") from None
 
     def draw(
-        self, adapter: str, asked: DrawRequest, steered: Steered, sampling: Sampling, dead_end: int
+        self, adapter: str, asked: DrawRequest, crp_format: str, sampling: Sampling, dead_end: int
     ) -> list[_ServerText]:
         """Draw texts, which may coincide, with an adapter that was loaded.
 
@@ -428,29 +421,24 @@ class RolloutServer:
         the tokens that the logits processor lets through. It writes the dead end where nothing may
         follow.
         """
-        extra: dict[str, object] = {
-            **VLLM_AS_IT_IS,
-            "return_token_ids": True,
-            "return_tokens_as_token_ids": True,
-            "stop_token_ids": [dead_end],
-            "vllm_xargs": write_steered(steered),
+        arguments = {
+            "model": adapter,
+            "prompt": list(asked.prompt),
+            "n": sampling.texts,
+            "temperature": sampling.temperature,
+            "top_p": 1,
+            "seed": random.Random(asked.seed).getrandbits(32),
+            "max_tokens": sampling.max_new_tokens,
+            "logprobs": CONSIDERED,
+            "extra_body": {
+                **VLLM_AS_IT_IS,
+                "return_token_ids": True,
+                "return_tokens_as_token_ids": True,
+                "stop_token_ids": [dead_end],
+                "vllm_xargs": write_steered(Steered(asked.topics, crp_format, "all")),
+            },
         }
-
-        def complete(client: "OpenAI") -> bytes:
-            response = client.completions.with_raw_response.create(
-                model=adapter,
-                prompt=list(asked.prompt),
-                n=sampling.texts,
-                temperature=sampling.temperature,
-                top_p=1,
-                seed=random.Random(asked.seed).getrandbits(32),
-                max_tokens=sampling.max_new_tokens,
-                logprobs=CONSIDERED,
-                extra_body=extra,
-            )
-            return response.content
-
-        choices = self._ask(complete).choices
+        choices = self._complete(arguments).choices
         if len(choices) != sampling.texts:
             raise ModelError(f"{self.url} sent {len(choices)} texts instead of {sampling.texts}")
         return [self._text(choice) for choice in choices]
@@ -468,10 +456,13 @@ class RolloutServer:
             )
         return _ServerText(tuple(choice.token_ids), tuple(map(tuple, likeliest)))
 
-    def _ask(self, request: "Callable[[OpenAI], bytes]") -> "_Completions":
+    def _complete(self, arguments: Mapping[str, Any]) -> "_Completions":
+        def complete(client: "OpenAI") -> bytes:
+            return client.completions.with_raw_response.create(**arguments).content
+
         def ask() -> _Completions:
             try:
-                return self._server.send(request, _Completions)
+                return self._server.send(complete, _Completions)
             except RequestFailed as failure:
                 if "max allowed" in str(failure):
                     failure.advice = f"Start it with --max-logprobs {CONSIDERED}."

@@ -63,7 +63,6 @@ from kbqa.training.data.training_set import (
     ExampleSet,
     data_file,
     kept_rows,
-    parent_id,
     read_scored_sets,
     source_name,
 )
@@ -343,8 +342,7 @@ def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
             if isinstance(crp, Unconverted):
                 gathered.skip(source, one.id, crp.reason)
                 continue
-            parent = parent_id(one.row) or ""
-            gathered.add(Example(one.id, one.question, render_crp(crp), source, parent))
+            gathered.add(Example(one.id, one.question, render_crp(crp), source, one.parent))
             topics[source, one.id] = gold_topics(one.row, crp)
         gathered.files.append(data_file(path))
     return Queries(gathered, topics)
