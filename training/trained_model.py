@@ -80,14 +80,22 @@ class TrainedModel:
         They are in bf16, but `exactly` writes an adapter as precisely as it is trained.
         """
         if self.adapted is None:
-            self._save_model(directory)
-        else:
-            self._save_adapter(self.adapted, directory, exactly)
-
-    def _save_adapter(self, adapted: "PeftModel", directory: Path, exactly: bool) -> None:
+            self.causal.save_pretrained(
+                str(directory), state_dict=_in_bf16(self.causal.state_dict())
+            )
+            self.tokenizer.save_pretrained(str(directory))
+            path = directory / MODEL_CONFIG_FILE
+            for saved in directory.glob("*.safetensors"):
+                shutil.copymode(path, saved)
+            config = json.loads(path.read_text(encoding="utf-8"))
+            path.write_text(json.dumps(config | {"dtype": "bfloat16"}, indent=2) + "\n", "utf-8")
+            return
         weights = {name: one.detach() for name, one in self.parameters().items()}
-        weights = weights if exactly else _in_bf16(weights)
-        adapted.save_pretrained(str(directory), state_dict=weights, save_embedding_layers=False)
+        self.adapted.save_pretrained(
+            str(directory),
+            state_dict=weights if exactly else _in_bf16(weights),
+            save_embedding_layers=False,
+        )
         (directory / "README.md").unlink()  # PEFT's own model card, an empty template
         path = directory / ADAPTER_CONFIG_FILE
         # safetensors makes its files readable by their owner only.
@@ -97,16 +105,6 @@ class TrainedModel:
         if isinstance(config["target_modules"], list):
             config["target_modules"].sort()  # PEFT writes a set
         path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-    def _save_model(self, directory: Path) -> None:
-        weights = _in_bf16(self.causal.state_dict())
-        self.causal.save_pretrained(str(directory), state_dict=weights)
-        self.tokenizer.save_pretrained(str(directory))
-        path = directory / MODEL_CONFIG_FILE
-        for saved in directory.glob("*.safetensors"):
-            shutil.copymode(path, saved)
-        config = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps(config | {"dtype": "bfloat16"}, indent=2) + "\n", "utf-8")
 
 
 def load_trained_model(config: TrainingConfig, device: "torch.device") -> TrainedModel:
@@ -149,7 +147,10 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
             causal.gradient_checkpointing_enable(
                 gradient_checkpointing_kwargs={"use_reentrant": False}
             )
-    revision = _revision(path, causal)
+    revision: str | None = getattr(causal.config, "_commit_hash", None)
+    if Path(path).is_dir():
+        files = (*Path(path).glob("model*.safetensors"), *Path(path).glob("pytorch_model*.bin"))
+        revision = files_sha256(sorted(files))
     return TrainedModel(causal, adapted, tokenizer, config.base, revision)
 
 
@@ -217,13 +218,3 @@ def _in_bf16(weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
         for one in weights.values()
     }
     return {name: converted[one.data_ptr()] for name, one in weights.items()}
-
-
-def _revision(base: str, causal: "PreTrainedModel") -> str | None:
-    directory = Path(base)
-    if not directory.is_dir():
-        commit: str | None = getattr(causal.config, "_commit_hash", None)
-        return commit
-    return files_sha256(
-        sorted([*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")])
-    )

@@ -425,7 +425,8 @@ class _GoldRun(ModelRun[Validation]):
         model = load_trained_model(config, device)
         model.causal.train()
         tokenizer = model.tokenizer
-        prompt = _prompt_format(tokenizer, config)
+        form = CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
+        prompt = replace(form, crp_format=config.crp_format, relations=config.suggested_relations)
         self.train, self.too_long = encode(split.train, tokenizer, prompt, config.max_length)
         if not self.train:
             raise TrainingError(
@@ -563,7 +564,12 @@ class _GoldRun(ModelRun[Validation]):
             self.report(progress)
 
     def _save_checkpoint(self) -> None:
-        randoms = self.processes.gather(_random_states(self.device))
+        import torch
+
+        random_states = [torch.get_rng_state()]  # of the generators that dropout uses
+        if self.device.type == "cuda":
+            random_states.append(torch.cuda.get_rng_state(self.device))
+        randoms = self.processes.gather(random_states)
         if self.processes.is_main:
             best = self.best and BestState(
                 step=self.best_step, loss=self.best.loss, main_path=self.best.main_path
@@ -579,10 +585,15 @@ class _GoldRun(ModelRun[Validation]):
             )
 
     def take_over(self, state: TrainingCheckpoint) -> None:
+        import torch
+
         super().take_over(state)
         randoms = state["randoms"] if "randoms" in state else [[state["random"]]]
         if self.processes.rank < len(randoms):  # false if more processes resume than before
-            _set_random_states(randoms[self.processes.rank], self.device)
+            of_cpu, *of_gpu = randoms[self.processes.rank]
+            torch.set_rng_state(of_cpu)
+            if self.device.type == "cuda" and of_gpu:
+                torch.cuda.set_rng_state(of_gpu[0], self.device)
         self.losses, self.stale = state.get("losses", []), state.get("stale", 0)
         best = state.get("best")
         if best is not None:
@@ -612,24 +623,3 @@ class _GoldRun(ModelRun[Validation]):
         for batches in self._epoch_steps(whole)[:rest]:
             tokens += sum(len(self.train[index].ids) for batch in batches for index in batch)
         return tokens
-
-
-def _random_states(device: "torch.device") -> "list[Tensor]":
-    """Return the states of the random generators that dropout uses."""
-    import torch
-
-    on_gpu = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *on_gpu]
-
-
-def _set_random_states(states: "Sequence[Tensor]", device: "torch.device") -> None:
-    import torch
-
-    torch.set_rng_state(states[0])
-    if device.type == "cuda" and len(states) > 1:
-        torch.cuda.set_rng_state(states[1], device)
-
-
-def _prompt_format(tokenizer: "PreTrainedTokenizerBase", config: TrainingConfig) -> PromptFormat:
-    form = CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
-    return replace(form, crp_format=config.crp_format, relations=config.suggested_relations)

@@ -484,8 +484,15 @@ class _RewardRun(ModelRun[float]):
             self.start_f1 = self.validate()
             self._log((), None, self.start_f1)
         while self.step < self.steps and not self.stops_early:
-            drawn = self.policy.draw(self._questions(), f"{self.config.seed} {self.step}")
-            groups = [self._rewarded(group) for group in drawn]
+            epoch, position = divmod(self.step, self.steps_per_epoch)
+            order = list(self.train)
+            random.Random(self.config.seed + epoch).shuffle(order)
+            questions = order[position * self.grpo.questions :][: self.grpo.questions]
+            drawn = self.policy.draw(questions, f"{self.config.seed} {self.step}")
+            groups = []
+            for group in drawn:
+                rewarded = self.reward.reward(group.question, group.candidates)
+                groups.append(group._replace(rewards=tuple(each.reward for each in rewarded)))
             texts = texts_to_learn(groups)
             learnt = self._learn(texts) if texts else None
             self.step += 1
@@ -496,17 +503,6 @@ class _RewardRun(ModelRun[float]):
                 self.folder.save_checkpoint(self.state())
         if self.policy.sampler is not None:
             self.policy.sampler.close()
-
-    def _questions(self) -> list[Question]:
-        """Return the questions of the next step."""
-        epoch, position = divmod(self.step, self.steps_per_epoch)
-        order = list(self.train)
-        random.Random(self.config.seed + epoch).shuffle(order)
-        return order[position * self.grpo.questions :][: self.grpo.questions]
-
-    def _rewarded(self, group: DrawnGroup) -> DrawnGroup:
-        rewarded = self.reward.reward(group.question, group.candidates)
-        return group._replace(rewards=tuple(each.reward for each in rewarded))
 
     def _learn(self, texts: Sequence[Text]) -> list[Loss]:
         """Update the weights a few times, and return the losses of the last time."""

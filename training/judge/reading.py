@@ -22,7 +22,7 @@ by how likely the question is; Platt 1999, "Probabilistic outputs for support ve
 import json
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -118,19 +118,28 @@ def train_reading(
     rng = random.Random(seed)
     steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
     optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: _rate(step / steps, config.warmup)
-    )
+
+    def rate(step: int) -> float:
+        """Return the share of the highest rate: a rise, then half a cosine down to 5 %."""
+        done = step / steps
+        if done < config.warmup:
+            return done / config.warmup
+        return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
     losses: list[float] = []
-    for step, batch in enumerate(_batches(questions, config, rng), 1):
-        loss = network.loss([_drawn(one, config, rng) for one in batch])
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-        losses.append(loss.item())
-        if step % _REPORTED == 0 or step == steps:
-            report(step, steps, fmean(losses[-_REPORTED:]))
+    for _ in range(config.epochs):
+        shuffled = rng.sample(questions, len(questions))
+        for at in range(0, len(shuffled), config.questions_a_step):
+            batch = shuffled[at : at + config.questions_a_step]
+            loss = network.loss([_drawn(one, config, rng) for one in batch])
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+            if len(losses) % _REPORTED == 0 or len(losses) == steps:
+                report(len(losses), steps, fmean(losses[-_REPORTED:]))
     network.save(folder)
 
 
@@ -154,25 +163,11 @@ class _Network:
         self._head = torch.nn.Linear(base.config.hidden_size, 1)
 
     def trained(self) -> list["torch.nn.Parameter"]:
-        """List what is trained."""
         adapter = [each for each in self._encoder.parameters() if each.requires_grad]
         return [*adapter, *self._head.parameters()]
 
     def loss(self, questions: Sequence[ReadingExample]) -> "Tensor":
         """Compute the mean loss of questions."""
-        import torch
-
-        scores = self._scores(questions)
-        losses = []
-        for one in questions:
-            mine, scores = scores[: len(one.candidates)], scores[len(one.candidates) :]
-            f1 = torch.tensor([f1 for _, f1 in one.candidates])
-            wanted = torch.cat([f1, 1 - f1.max().reshape(1)]) ** 2
-            with_none = torch.cat([mine, torch.zeros(1)])
-            losses.append(-(wanted / wanted.sum() * with_none.log_softmax(0)).sum())
-        return torch.stack(losses).mean()
-
-    def _scores(self, questions: Sequence[ReadingExample]) -> "Tensor":
         import torch
 
         pairs = [(one.question, text) for one in questions for text, _ in one.candidates]
@@ -186,8 +181,15 @@ class _Network:
         with mixed_precision(torch.device("cpu")):
             hidden = self._encoder(**inputs).last_hidden_state.float()
         mask = inputs["attention_mask"].unsqueeze(-1)
-        scores: Tensor = self._head((hidden * mask).sum(1) / mask.sum(1)).squeeze(-1)
-        return scores
+        scores = self._head((hidden * mask).sum(1) / mask.sum(1)).squeeze(-1)
+        losses = []
+        for one in questions:
+            mine, scores = scores[: len(one.candidates)], scores[len(one.candidates) :]
+            f1 = torch.tensor([f1 for _, f1 in one.candidates])
+            wanted = torch.cat([f1, 1 - f1.max().reshape(1)]) ** 2
+            with_none = torch.cat([mine, torch.zeros(1)])
+            losses.append(-(wanted / wanted.sum() * with_none.log_softmax(0)).sum())
+        return torch.stack(losses).mean()
 
     def _named(self) -> "dict[str, torch.nn.Parameter]":
         """Return what is trained by the names that it has in a file."""
@@ -199,7 +201,6 @@ class _Network:
         return named
 
     def load(self, folder: Path) -> None:
-        """Go on from an adapter that `save` wrote."""
         import torch
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -221,26 +222,13 @@ class _Network:
             raise ModelError(f"cannot go on from the judge in {folder}: {error}") from error
 
     def save(self, folder: Path) -> None:
-        """Write the adapter and its settings."""
         from safetensors.torch import save_file
 
-        tensors = {name: each.detach() for name, each in self._named().items()}
+        tensors = {name: each.detach().contiguous() for name, each in self._named().items()}
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(
-            {name: each.contiguous() for name, each in tensors.items()},
-            folder / ADAPTER_FILE,
-        )
+        save_file(tensors, folder / ADAPTER_FILE)
         settings = {"schema_version": READER_VERSION, "scale": self._scale}
         (folder / SETTINGS_FILE).write_text(json.dumps(settings) + "\n", encoding="utf-8")
-
-
-def _batches(
-    questions: Sequence[ReadingExample], config: ReadingConfig, rng: random.Random
-) -> Iterator[Sequence[ReadingExample]]:
-    for _ in range(config.epochs):
-        shuffled = rng.sample(questions, len(questions))
-        for start in range(0, len(shuffled), config.questions_a_step):
-            yield shuffled[start : start + config.questions_a_step]
 
 
 def _drawn(one: ReadingExample, config: ReadingConfig, rng: random.Random) -> ReadingExample:
@@ -255,13 +243,6 @@ def _drawn(one: ReadingExample, config: ReadingConfig, rng: random.Random) -> Re
         others = [each for each in one.candidates if each is not kept[0]]
     most = config.candidates_a_question - len(kept)
     return one._replace(candidates=[*kept, *rng.sample(others, min(len(others), most))])
-
-
-def _rate(done: float, warmup: float) -> float:
-    """Return the share of the highest learning rate: a rise, then half a cosine down to 5 %."""
-    if done < warmup:
-        return done / warmup
-    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
 
 
 class Judged(NamedTuple):
@@ -342,13 +323,9 @@ def train_asker(
     report: ReportStep,
     start: Path | None = None,
 ) -> None:
-    """Train an asker on questions with their paths, or resume this in the same folder.
+    """Train an asker on questions with their paths, or resume this; see `train_adapter`.
 
     It goes on from the asker in `start`, if there is one. Very long examples are left out.
-
-    Raises:
-        ModelError: The base model is missing or broken, or the asker to start from does not fit.
-        TrainingError: The folder holds another run, or there is no example to learn from.
     """
     settings = TrainingConfig(
         start="" if start is None else str(start),
@@ -362,15 +339,13 @@ def train_asker(
         patience=0,
         seed=config.seed,
     )
+    turned = []
+    for example in examples:
+        words, asked = path_words(read_crp(example.target).crp), " ".join(example.question.split())
+        turned.append(replace(example, question=words, target=asked, relations=()))
     train_adapter(
-        Split(tuple(map(_turn_round, examples)), ()),
+        Split(tuple(turned), ()),
         folder,
         settings,
         lambda progress: report(progress.step, progress.steps, progress.loss),
     )
-
-
-def _turn_round(example: Example) -> Example:
-    words = path_words(read_crp(example.target).crp)
-    question = " ".join(example.question.split())
-    return replace(example, question=words, target=question, relations=())

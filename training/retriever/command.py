@@ -83,7 +83,6 @@ from kbqa.training.run import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -242,7 +241,14 @@ def _train(
         save_scorer(scorer, trained.weights, card)
         recall = _held_out_recall(valid, scorer, config)
         if recall:
-            card = replace(card, held_out=_summary(recall["scorer"], len(valid)))
+            found, at = recall["scorer"], CUTOFFS.index(CHOSEN_BY)
+            held_out = {
+                "questions": len(valid),
+                f"triple_recall_{CHOSEN_BY}": round(found.triples[at], 4),
+                f"path_recall_{CHOSEN_BY}": round(found.path[at], 4),
+                f"answer_recall_{CHOSEN_BY}": round(found.answers[at], 4),
+            }
+            card = replace(card, held_out=held_out)
             save_scorer(scorer, trained.weights, card)
     return _Result(card, split, trained, recall)
 
@@ -280,17 +286,6 @@ def _mean_recall(recalls: Sequence[Recalls]) -> Recalls:
     """Average recalls over questions."""
     by_measure = zip(*recalls, strict=True)
     return Recalls(*(tuple(map(fmean, zip(*each, strict=True))) for each in by_measure))
-
-
-def _summary(recall: Recalls, questions: int) -> dict[str, float]:
-    """Summarise held-out recalls for the scorer's card."""
-    at = CUTOFFS.index(CHOSEN_BY)
-    return {
-        "questions": questions,
-        f"triple_recall_{CHOSEN_BY}": round(recall.triples[at], 4),
-        f"path_recall_{CHOSEN_BY}": round(recall.path[at], 4),
-        f"answer_recall_{CHOSEN_BY}": round(recall.answers[at], 4),
-    }
 
 
 def _write_reports(
@@ -393,10 +388,11 @@ class Network:
             "output": (hidden,),
             "output_bias": (1,),
         }
-        self.weights = {
-            name: _uniform(shape, hidden if name.startswith("output") else inputs, generator)
-            for name, shape in rows.items()
-        }
+        self.weights: dict[str, Tensor] = {}
+        for name, shape in rows.items():
+            scale = (hidden if name.startswith("output") else inputs) ** -0.5
+            drawn = torch.rand(shape, generator=generator) * 2 - 1
+            self.weights[name] = (drawn * scale).requires_grad_()
 
     def logits(
         self,
@@ -438,14 +434,6 @@ class Network:
             "tail": self.weights["tail"] * self._node_scale[:, None],
         }
         return Weights(**{name: each.detach().numpy().copy() for name, each in scaled.items()})
-
-
-def _uniform(shape: tuple[int, ...], inputs: int, generator: "torch.Generator") -> "Tensor":
-    import torch
-
-    drawn = torch.rand(shape, generator=generator) * 2 - 1
-    weight: Tensor = (drawn * inputs**-0.5).requires_grad_()
-    return weight
 
 
 def train_scorer(

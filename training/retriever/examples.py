@@ -83,6 +83,7 @@ MAX_ANSWERS = 50
 _MAX_MATCHES = 1000
 _TIMEOUT_S = 10.0
 _NAMES = "names"
+_ABOUT = ("question", "relations", "nodes", "topics", "facts")
 _ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")
 
 # What numpy raises on damaged files.
@@ -122,11 +123,8 @@ def find_gold(graph: Graph, crp: Crp) -> Gold:
     return Gold(tuple(answers), tuple(matches))
 
 
-def canonical_triples(triples: Sequence[Triple], schema: GraphSchema) -> list[Triple]:
-    """Write each triple with its relation or that relation's reverse, always with the same one.
-
-    The graph holds both, and they state the same fact.
-    """
+def _canonical(triples: Sequence[Triple], schema: GraphSchema) -> list[Triple]:
+    """Write each triple with the same one of a relation and its reverse; the graph holds both."""
     hops = schema.canonical([Hop(relation) for _, relation, _ in triples])
     return [
         (object_, hop.relation, subject) if hop.inverse else (subject, hop.relation, object_)
@@ -134,13 +132,8 @@ def canonical_triples(triples: Sequence[Triple], schema: GraphSchema) -> list[Tr
     ]
 
 
-def find_facts(
-    subgraph: Subgraph, facts: Sequence[Triple], schema: GraphSchema
-) -> "NDArray[np.int32]":
-    """Return for each triple of a subgraph the place of the fact that it states, or -1.
-
-    The facts are canonical triples, each once.
-    """
+def _find_facts(subgraph: Subgraph, facts: Sequence[Triple], schema: GraphSchema) -> "Places":
+    """Return for each triple of a subgraph the place of the canonical fact it states, or -1."""
     import numpy as np
 
     places = {node: at for at, node in enumerate(subgraph.nodes)}
@@ -231,7 +224,7 @@ def label(question: str, subgraph: Subgraph, gold: Gold, schema: GraphSchema) ->
     """Label the triples of a question's subgraph."""
     import numpy as np
 
-    ways = [canonical_triples(match, schema) for match in gold.matches]
+    ways = [_canonical(match, schema) for match in gold.matches]
     facts = list(dict.fromkeys(triple for way in ways for triple in way))
     place = {fact: at for at, fact in enumerate(facts)}
     matches = np.full((len(ways), max(map(len, ways))), -1, dtype=np.int32)
@@ -246,7 +239,7 @@ def label(question: str, subgraph: Subgraph, gold: Gold, schema: GraphSchema) ->
         heads=subgraph.heads,
         links=subgraph.links,
         tails=subgraph.tails,
-        stated=find_facts(subgraph, facts, schema),
+        stated=_find_facts(subgraph, facts, schema),
         facts=len(facts),
         matches=np.unique(matches, axis=0),
         answers=np.array([nodes.get(answer, -1) for answer in gold.answers], dtype=np.int32),
@@ -264,13 +257,7 @@ def save_labelled(path: Path, labelled: Labelled) -> None:
     """Write an example; a file is there as a whole or not at all."""
     import numpy as np
 
-    about = {
-        "question": labelled.question,
-        "relations": labelled.relations,
-        "nodes": labelled.nodes,
-        "topics": labelled.topics,
-        "facts": labelled.facts,
-    }
+    about = {name: getattr(labelled, name) for name in _ABOUT}
     arrays = {name: getattr(labelled, name) for name in _ARRAYS}
     if labelled.names is not None:
         arrays[_NAMES] = np.frombuffer(json.dumps(labelled.names).encode(), dtype=np.uint8)
@@ -296,12 +283,6 @@ def load_names(path: Path) -> tuple[str | None, ...] | None:
     """Read the names of an example's nodes; None if they were not looked up."""
     with _arrays(path) as arrays:
         return tuple(json.loads(arrays[_NAMES].tobytes())) if _NAMES in arrays else None
-
-
-def has_names(path: Path) -> bool:
-    """Return whether the file of an example has the names of its nodes."""
-    with _arrays(path) as arrays:
-        return _NAMES in arrays
 
 
 @contextmanager
@@ -464,7 +445,7 @@ def keep_labelled(
     for done, example in enumerate(examples, 1):
         path = labelled_path(folder, example)
         left_out = path.with_suffix(".txt")
-        is_done = path.is_file() and (not surroundings.with_names or has_names(path))
+        is_done = path.is_file() and (not surroundings.with_names or load_names(path) is not None)
         if not is_done and not left_out.is_file():
             digest = hashlib.sha256(f"{seed}\0{example.source}\0{example.id}".encode()).digest()
             try:
