@@ -240,11 +240,7 @@ def _number(value: float | None) -> str:
 
 
 def draw_curves(output: Path, stage: Stage = "sft") -> Path:
-    """Draw the losses or rewards, and the validations, of a run by step: a picture in its folder.
-
-    Raises:
-        ImportError: matplotlib, of the `plots` extra, is not installed.
-    """
+    """Draw the losses or rewards, and the validations, of a run by step, in its folder."""
     figure, axes = new_figure(8, 4.5)
     (_draw_rewards if stage == "grpo" else _draw_losses)(axes, read_log(output))
     figure.legend(loc="outside upper center", ncols=3, frameon=False)

@@ -284,12 +284,7 @@ def _print_result(result: "TrainingResult", config: TrainingConfig, as_json: boo
 
 
 def complete_config(config: TrainingConfig, preset: str, stage: Stage = "sft") -> TrainingConfig:
-    """Return the settings of a run, where a chosen option overrides the preset and the stage.
-
-    Raises:
-        UsageError: An option contradicts the adapter to start from.
-        ModelError: That adapter is missing or cannot be trained further.
-    """
+    """Return the settings of a run, where a chosen option overrides the preset and the stage."""
     by_reward = stage == "grpo"
     settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else {})
     settings |= _preset_of(TrainingConfig, preset)
@@ -327,12 +322,7 @@ def check_stage(
     grpo: GrpoConfig,
     graph: GraphChoice,
 ) -> None:
-    """Check that all chosen options fit the stage, and that it has what it needs.
-
-    Raises:
-        UsageError: They do not, or something is missing.
-        InputError: The configuration file has a key sent to a server.
-    """
+    """Check that all chosen options fit the stage, and that it has what it needs."""
     others = _SFT_ONLY if stage == "grpo" else tuple(option_names(GrpoConfig).values())
     others = (*others, "preset") if PRESETS[preset].stage != stage else others
     for name in filter(is_given, others):

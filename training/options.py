@@ -51,11 +51,7 @@ output_option = click.option(
 
 
 def check_composed(count: int, graph: GraphChoice) -> None:
-    """Check that there is a graph to compose questions on.
-
-    Raises:
-        UsageError: Questions are wanted, and no graph is given.
-    """
+    """Check that there is a graph to compose questions on."""
     if count and graph.is_demo:
         raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
 
@@ -122,11 +118,7 @@ class DataChoice:
         return split
 
     def weigh(self, split: Split, gathered: ExampleSet) -> Split:
-        """Weigh the sets that are trained on, and count the examples that are not drawn.
-
-        Raises:
-            InputError: A weight is for a set that is not there.
-        """
+        """Weigh the sets that are trained on, and count the examples that are not drawn."""
         counts = Counter(example.source for example in split.train)
         if unknown := self.weights.keys() - counts.keys():
             raise InputError(

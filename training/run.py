@@ -220,11 +220,7 @@ class RunFolder:
 
 
 def read_state(path: Path, fields: Collection[str], advice: str) -> Any:
-    """Read the state of a run, as `torch.save` wrote it.
-
-    Raises:
-        TrainingError: It cannot be read, or lacks a field; the message ends with the advice.
-    """
+    """Read the state of a run, as `torch.save` wrote it; an error ends with the advice."""
     import torch
 
     try:

@@ -111,10 +111,6 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
     """Load a base model and, unless all of it is trained, add a new adapter or that of a start.
 
     Trained weights are float32. Frozen ones are bf16 on a GPU that is fast in bf16, else float32.
-
-    Raises:
-        ModelError: The base model or the adapter to start from is missing or broken, or the model
-            has none of the layers to adapt.
     """
     import torch
     from safetensors import SafetensorError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.sparql.errors import InputError, TrainingError
-from kbqa.training.judge.pools import read_judged, read_texts
+from kbqa.training.judge.learning import read_judged, read_texts
 from kbqa.training.run import LOG_FILE, RunFolder
 
 LINE = json.dumps({"step": 1, "loss": 1.0}) + "\n"

@@ -160,11 +160,7 @@ class ScoredSets:
 
 
 def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
-    """Read the question sets that a model will be scored on: ours, or official files.
-
-    Raises:
-        InputError: A file is missing, or not a question set.
-    """
+    """Read the question sets that a model will be scored on: ours, or official files."""
     rows = [row for path in paths for _, row in read_question_rows(path)]
     ids = (str(row.get("id") or "") for row in rows)
     questions = (row.get("question") for row in rows)
@@ -215,15 +211,11 @@ def load_examples(
     demo_questions: int = 0,
     seed: int = 42,
 ) -> ExampleSet:
-    """Read question sets into examples, without repetitions, and add questions on the demo graph.
+    """Read question sets, ours or official files, into examples, without repetitions.
 
-    Args:
-        paths: Question sets with SPARQL or CRPs: ours, or official files.
-        form: The text form of the targets.
-        names: Looks up names that a file lacks. The official ComplexWebQuestions has none.
-        scored: Test sets. Their questions, parents and children are left out.
-        demo_questions: The most questions on the demo graph that the form can say.
-        seed: Decides which these are, and their wording.
+    Names that a file lacks are looked up by `names`; the official ComplexWebQuestions has none.
+    Left out are the questions of the test sets `scored`, their parents and their children. At most
+    `demo_questions` on the demo graph are added; the seed decides which, and their wording.
 
     Raises:
         InputError: A file is missing or unreadable, or names few of its entities and there is no
@@ -478,10 +470,6 @@ def suggest_relations(
 
     They are found from the linked entities, as when a question is asked; those of questions on the
     demo graph in that graph. `report` is called with how many were looked up since the last call.
-
-    Raises:
-        ModelError: The retriever is missing or broken.
-        GraphError: The graph does not answer.
     """
 
     def find(questions: Iterable[str], graph: Graph) -> dict[str, tuple[str, ...]]:

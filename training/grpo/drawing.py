@@ -348,11 +348,6 @@ class RolloutServer:
     """A vLLM server that draws texts with adapters that it is handed.
 
     Its key is read from the environment variable KBQA_SERVER_API_KEY.
-
-    Raises:
-        InputError: The URL or the key is not valid.
-        ModelError: The `llm` extra is missing, or, by the methods, no server answers, or it
-            refuses, fails or sends something else.
     """
 
     def __init__(self, url: str) -> None:

@@ -65,10 +65,6 @@ def find_questions(
 
     The paths are those of the question sets that they were read from, and the format that of the
     texts that will be written. `report` is called now and then with the number looked up.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-        EndpointDown: Nothing answers at the graph's endpoint.
     """
     decoding, runner = Decoding("graph", graph), PathRunner(graph, lambda: timeout_s)
     rows = {

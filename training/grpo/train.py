@@ -119,10 +119,6 @@ class WriterPolicy:
     """The writer in training, constrained by the graph.
 
     Adapters are handed to a server that draws, if there is one, in the folder `handed`.
-
-    Raises:
-        ModelError: The adapter to start from or its base model is missing or broken, or its texts
-            cannot be constrained.
     """
 
     def __init__(

@@ -67,25 +67,23 @@ from kbqa.training.data.training_set import (
     data_record,
     families_of,
 )
-from kbqa.training.judge.pools import (
+from kbqa.training.judge.learning import (
     FEATURES_FILE,
     MADE_SOURCES,
     POOLS_FILE,
+    Judged,
     Part,
     PoolRunner,
-    gather_parts,
-    read_judged,
-    read_texts,
-    write_rows,
-)
-from kbqa.training.judge.reading import (
-    Judged,
     ReadingConfig,
     cross_validate,
     fit_confidence,
+    gather_parts,
+    read_judged,
+    read_texts,
     train_asker,
     train_reading,
     without_asker,
+    write_rows,
 )
 from kbqa.training.options import (
     DataChoice,
@@ -353,6 +351,11 @@ def _write_reports(
 ) -> None:
     """Write the manifest and the card into the folder of a judge that was trained."""
     judged = list(read_judged(output / FEATURES_FILE))
+    questions = {f"{each.source} {each.id}": each for each in examples.examples}
+    split = Split(  # in which a question with several paths counts once
+        tuple(questions[question.id] for part in parts for question, _ in part.read),
+        tuple(questions[question.id] for part in parts for question, _ in part.held_out),
+    )
     folder = output / ASKER_FOLDER
     asker = adapter_revision(folder) if folder.is_dir() else None
     record = {
@@ -363,7 +366,7 @@ def _write_reports(
         "precision": fastest_precision("cpu"),
         "settings": asdict(config),
         "graphs": [dict(part.resources.graph.identity().settings) for part in parts],
-        "data": data_record(examples, _split(examples, parts), {}),
+        "data": data_record(examples, split, {}),
         "precedents": precedents,
         "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
         "result": {
@@ -404,16 +407,6 @@ def _measure(judged: Sequence[Judged], seed: int) -> Record:
         "brier": brier_score(chosen),
         "auroc": separate_right(chosen),
     }
-
-
-def _split(examples: ExampleSet, parts: Sequence[Part]) -> Split:
-    """Divide the questions as the judge used them; a question with several paths counts once."""
-    questions = {f"{each.source} {each.id}": each for each in examples.examples}
-    read, held_out = (
-        tuple(questions[question.id] for pool in pools for question, _ in pool)
-        for pools in ([part.read for part in parts], [part.held_out for part in parts])
-    )
-    return Split(read, held_out)
 
 
 def _introduction(manifest: Record) -> Iterator[str]:

@@ -50,8 +50,6 @@ from kbqa.kb.commands.options import (
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.data.training_set import (
-    ExampleSet,
-    Split,
     data_lines,
     data_record,
     split_examples,
@@ -62,7 +60,6 @@ from kbqa.training.retriever.examples import (
     CHOSEN_BY,
     CUTOFFS,
     Inputs,
-    Queries,
     Recalls,
     RetrieverConfig,
     Surroundings,
@@ -122,15 +119,6 @@ class _State(TypedDict):
     epoch: int
 
 
-class _Result(NamedTuple):
-    """A run's result, with the recalls of the scorer and of the cosine on held-out questions."""
-
-    card: ScorerCard
-    split: Split
-    trained: TrainedScorer
-    recall: dict[str, Recalls]
-
-
 @click.command("train-retriever")
 @click.option(
     "--data",
@@ -171,86 +159,88 @@ def train_retriever(
     require_lm_extra()
     embedder = Embedder.load()
     queries = read_queries(files, scored)
-    with closing(graph.open()) as opened:
-        surroundings = Surroundings(
-            opened, GraphSchema(opened), Linker(opened, opened.names()), Caps()
-        )
-        result = _train(queries, surroundings, embedder, output, config, subgraphs)
-    _write_reports(output, config, queries.gathered, result)
-    print_counts(queries.gathered)
-    if as_json:
-        print_json({"scorer": str(output / SCORER_FILE), **result.card.held_out})
-    else:
-        print_result(f"scorer in {output / SCORER_FILE}; its card is {output / CARD_FILE}")
-
-
-def _train(
-    queries: Queries,
-    surroundings: Surroundings,
-    embedder: Embedder,
-    output: Path,
-    config: RetrieverConfig,
-    subgraphs: Path | None,
-) -> _Result:
-    """Train a scorer, or resume an interrupted run in the same folder.
-
-    Several runs may use the folder of labelled subgraphs one after another.
-    """
-    looked_up = {
-        "schema_version": _SCHEMA_VERSION,
-        **asdict(surroundings.caps),
-        **surroundings.graph.identity().settings,
-        "seed": config.seed,
-    }
+    gathered = queries.gathered
+    hashes = {file.name: file.sha256 for file in gathered.files}
+    folder, scorer, has_names = (
+        RunFolder(output),
+        output / SCORER_FILE,
+        config.entity_text == "name",
+    )
     subgraphs = subgraphs or output / "subgraphs"
-    hashes = {file.name: file.sha256 for file in queries.gathered.files}
-    settings = {
-        **looked_up,
-        **asdict(config),
-        "embedder": embedder.name,
-        "data": hashes,
-        "scored": {file.name: file.sha256 for file in queries.gathered.scored},
-    }
-    folder = RunFolder(output)
-    with folder.claimed(settings):
-        with RunFolder(subgraphs).claimed(looked_up):
-            surroundings = replace(surroundings, with_names=config.entity_text == "name")
-            paths = keep_labelled(queries, surroundings, subgraphs, config.seed, _print_labelled)
-            names = None
-            if config.entity_text == "name":
-                file = subgraphs / f"names-{embedder.name.replace(' ', '-')}.sqlite"
-                cache = TextCache(file, "embeddings of names")
-                names = embed_names(list(paths.values()), embedder, cache, _print_embedded)
-        split = split_examples(paths, len(paths) // 10)
-        train, valid = (
-            make_inputs([paths[each] for each in part], embedder, config, names)
-            for part in (split.train, split.valid)
-        )
-        trained = train_scorer(train, valid, folder, config, _print_epoch)
-        card = ScorerCard(
-            embedder=embedder.name,
-            rounds=config.rounds,
-            relation_input=config.relation_input,
-            labels=config.labels,
-            trained_on=dict(sorted(Counter(one.source for one in split.train).items())),
-            data_sha256=hashes,
-            held_out={},
-            entity_text=config.entity_text,
-        )
-        scorer = output / SCORER_FILE
-        save_scorer(scorer, trained.weights, card)
-        recall = _held_out_recall(valid, scorer, config)
-        if recall:
-            found, at = recall["scorer"], CUTOFFS.index(CHOSEN_BY)
-            held_out = {
-                "questions": len(valid),
-                f"triple_recall_{CHOSEN_BY}": round(found.triples[at], 4),
-                f"path_recall_{CHOSEN_BY}": round(found.path[at], 4),
-                f"answer_recall_{CHOSEN_BY}": round(found.answers[at], 4),
-            }
-            card = replace(card, held_out=held_out)
+    with closing(graph.open()) as opened:
+        linker, caps = Linker(opened, opened.names()), Caps()
+        surroundings = Surroundings(opened, GraphSchema(opened), linker, caps, has_names)
+        looked_up = {
+            "schema_version": _SCHEMA_VERSION,
+            **asdict(caps),
+            **opened.identity().settings,
+            "seed": config.seed,
+        }
+        settings = {
+            **looked_up,
+            **asdict(config),
+            "embedder": embedder.name,
+            "data": hashes,
+            "scored": {file.name: file.sha256 for file in gathered.scored},
+        }
+        with folder.claimed(settings):
+            # Several runs may use the folder of labelled subgraphs one after another.
+            with RunFolder(subgraphs).claimed(looked_up):
+                paths = keep_labelled(
+                    queries, surroundings, subgraphs, config.seed, _print_labelled
+                )
+                names = None
+                if has_names:
+                    file = subgraphs / f"names-{embedder.name.replace(' ', '-')}.sqlite"
+                    cache = TextCache(file, "embeddings of names")
+                    names = embed_names(list(paths.values()), embedder, cache, _print_embedded)
+            split = split_examples(paths, len(paths) // 10)
+            train, valid = (
+                make_inputs([paths[each] for each in part], embedder, config, names)
+                for part in (split.train, split.valid)
+            )
+            trained = train_scorer(train, valid, folder, config, _print_epoch)
+            card = ScorerCard(
+                embedder=embedder.name,
+                rounds=config.rounds,
+                relation_input=config.relation_input,
+                labels=config.labels,
+                trained_on=dict(sorted(Counter(one.source for one in split.train).items())),
+                data_sha256=hashes,
+                held_out={},
+                entity_text=config.entity_text,
+            )
             save_scorer(scorer, trained.weights, card)
-    return _Result(card, split, trained, recall)
+            recall = _held_out_recall(valid, scorer, config)
+            if recall:
+                found, at = recall["scorer"], CUTOFFS.index(CHOSEN_BY)
+                held_out = {
+                    "questions": len(valid),
+                    f"triple_recall_{CHOSEN_BY}": round(found.triples[at], 4),
+                    f"path_recall_{CHOSEN_BY}": round(found.path[at], 4),
+                    f"answer_recall_{CHOSEN_BY}": round(found.answers[at], 4),
+                }
+                card = replace(card, held_out=held_out)
+                save_scorer(scorer, trained.weights, card)
+    record = {
+        "embedder": embedder.name,
+        "settings": asdict(config),
+        "data": data_record(gathered, split, {}),
+        "result": {
+            "epochs": trained.epochs,
+            "best_epoch": trained.best.epoch,
+            "weights": trained.weights.size,
+            "cutoffs": CUTOFFS,
+            "held_out": {name: found._asdict() for name, found in recall.items()},
+        },
+    }
+    write_untrained(output, split)
+    _write_card(output, write_manifest(output, _PACKAGES, record))
+    print_counts(gathered)
+    if as_json:
+        print_json({"scorer": str(scorer), **card.held_out})
+    else:
+        print_result(f"scorer in {scorer}; its card is {output / CARD_FILE}")
 
 
 def _print_labelled(done: int, of: int) -> None:
@@ -288,24 +278,7 @@ def _mean_recall(recalls: Sequence[Recalls]) -> Recalls:
     return Recalls(*(tuple(map(fmean, zip(*each, strict=True))) for each in by_measure))
 
 
-def _write_reports(
-    output: Path, config: RetrieverConfig, gathered: ExampleSet, result: _Result
-) -> None:
-    """Write the manifest, the held-out questions and the card into the folder of a run."""
-    record = {
-        "embedder": result.card.embedder,
-        "settings": asdict(config),
-        "data": data_record(gathered, result.split, {}),
-        "result": {
-            "epochs": result.trained.epochs,
-            "best_epoch": result.trained.best.epoch,
-            "weights": result.trained.weights.size,
-            "cutoffs": CUTOFFS,
-            "held_out": {name: found._asdict() for name, found in result.recall.items()},
-        },
-    }
-    manifest = write_manifest(output, _PACKAGES, record)
-    write_untrained(output, result.split)
+def _write_card(output: Path, manifest: Record) -> None:
     write_card(
         output,
         manifest,
@@ -446,9 +419,6 @@ def train_scorer(
     """Train a scorer, or resume the run in a claimed folder after its last whole epoch.
 
     The best epoch is chosen by the questions in `valid`; without any it is the last one.
-
-    Raises:
-        TrainingError: No question has a right triple, or the last checkpoint cannot be read.
     """
     import torch
 

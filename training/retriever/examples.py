@@ -106,11 +106,7 @@ class NoGold(KbqaError):
 
 
 def find_gold(graph: Graph, crp: Crp) -> Gold:
-    """Run a gold query, and find the triples that it matches.
-
-    Raises:
-        NoGold: It fails, or it has no answers in the graph.
-    """
+    """Run a gold query and find the triples that it matches; `NoGold` if there are none."""
     try:
         table = graph.select(compile_crp(crp), timeout_s=_TIMEOUT_S, limit=MAX_ANSWERS)
         answers = [row[0] for row in table.rows if row[0] is not None]
@@ -268,11 +264,7 @@ def save_labelled(path: Path, labelled: Labelled) -> None:
 
 
 def load_labelled(path: Path) -> Labelled:
-    """Read an example that `save_labelled` wrote, without the names of its nodes.
-
-    Raises:
-        TrainingError: The file is damaged.
-    """
+    """Read an example that `save_labelled` wrote, without the names of its nodes."""
     with _arrays(path) as arrays:
         about = json.loads(str(arrays["about"]))
         about["relations"] = tuple(about["relations"])
@@ -306,11 +298,7 @@ class Queries(NamedTuple):
 
 
 def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
-    """Read question sets with SPARQL, ours or official files, as `load_examples` does.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-    """
+    """Read question sets with SPARQL, ours or official files, as `load_examples` does."""
     scored_sets = read_scored_sets(scored)
     gathered = ExampleSet(scored=[data_file(path) for path in scored])
     topics: dict[ExampleKey, tuple[Entity, ...]] = {}

@@ -1,4 +1,16 @@
-"""Train the three parts of a judge: the cross-encoder, the asker and the confidence model.
+"""What a judge learns from, and how its three parts learn it.
+
+A judge must learn from candidates that are like those it will see: written for questions that the
+writer does not know. So the confidence model is fitted to families of questions that the writer
+was held out from. They are few, but it has few weights. The cross-encoder needs thousands. It does
+not see how likely a path was for the writer, so it may read any question, even one that the writer
+knows: what another writer wrote for it that does not know it (`kbqa train-crp --leave-out-fold`),
+or its gold path, among those that a search of the graph finds. Only the held-out families are kept
+from it, and from the asker, which learns all others.
+
+What is learnt is in two files: ``pools`` has the texts that the cross-encoder reads, ``features``
+what the confidence model weighs. The second can only be written when the first has trained a
+cross-encoder.
 
 The adapter of the cross-encoder is trained listwise. A question's candidates, and "none of these",
 are scored, and the scores are trained towards a distribution: a candidate by the square of its F1,
@@ -16,44 +28,88 @@ facts, no candidate can be right, and there is nothing to learn about which one 
 
 Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA; Rajpurkar et al. 2018, SQuAD 2.0, for
 questions without an answer among those that have one; Sachan et al. 2022 (UPR), who rank passages
-by how likely the question is; Platt 1999, "Probabilistic outputs for support vector machines".
+by how likely the question is; Platt 1999, "Probabilistic outputs for support vector machines";
+Wolpert 1992, stacked generalization: fitting the last model to held-out examples is blending.
 """
 
 import json
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from kbqa.engine.answer import term_text
+from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.bert import minilm_folder
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.evaluation.statistics import calibrate
-from kbqa.engine.files import read_json
+from kbqa.engine.files import drop_unfinished_line, read_json, read_rows
+from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods.kbqa import run_searched
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.judge import (
     ADAPTER_FILE,
     MAX_TOKENS,
     READER_VERSION,
     SETTINGS_FILE,
     AdapterSettings,
+    Judge,
     reader_revision,
+    text_of,
 )
-from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel, Features
+from kbqa.engine.running.pool import PathPool
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import (
+    ASKED_LEAD,
+    ConfidenceModel,
+    Features,
+    Tried,
+    describe_tried,
+    with_first_answers,
+)
 from kbqa.engine.writing.checkpoint import mixed_precision, quiet_transformers
+from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.english import path_words
-from kbqa.sparql.errors import ModelError, TrainingError
-from kbqa.sparql.forms import read_crp
+from kbqa.sparql.errors import EndpointDown, GraphError, InputError, ModelError, TrainingError
+from kbqa.sparql.forms import read_crp, render_crp
 from kbqa.training.config import ALL_LAYERS, TrainingConfig
-from kbqa.training.data.training_set import Example, Split
+from kbqa.training.data.training_set import (
+    COMPOSED_SOURCE,
+    DEMO_SOURCE,
+    Example,
+    ExampleSet,
+    Split,
+    families_of,
+)
+from kbqa.training.grpo.questions import find_questions
 from kbqa.training.writer import train_adapter
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
+"""Questions with gold, each with what was written for it."""
+
+Beams = Mapping[str, Sequence[Candidate]]
+"""What was written, by the ids of questions."""
+
+POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
+MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
+"""The sources of questions that were made with their paths."""
 
 
 ReportStep: TypeAlias = Callable[[int, int, float], None]
@@ -89,6 +145,244 @@ class ReadingConfig:
     seed: int = 42  # decides weights, order and draws
 
 
+class Judged(NamedTuple):
+    """The candidates of a question, without those that have no answers."""
+
+    features: Sequence[Features]  # of each, from `describe_tried`
+    f1: Sequence[float]  # of the answers of each against the gold answers
+
+
+class Part(NamedTuple):
+    """Questions on one graph: those that are read, and those of other families held out.
+
+    For the latter, the candidates are what the writer that will be judged wrote. It does not know
+    these questions.
+    """
+
+    read: Pools
+    held_out: Pools
+    resources: Resources
+    pool: PathPool | None  # searches further candidates
+
+
+class _GoldQuestion(NamedTuple):
+    id: str
+    question: Question
+    paths: Sequence[Candidate]
+
+
+class PoolRunner:
+    """Runs the written and searched candidates of questions, from linked entities as in an answer.
+
+    Without a judge, as long as there is no cross-encoder, candidates are not read. The methods
+    raise a `GraphError` if the graph does not answer.
+    """
+
+    def __init__(
+        self, resources: Resources, pool: PathPool | None, judge: Judge | None = None
+    ) -> None:
+        self._resources, self._pool, self._judge = resources, pool, judge
+        self._graph, self._schema = resources.graph, GraphSchema(resources.graph)
+
+    def run(self, question: Question, candidates: Sequence[Candidate]) -> list[Tried]:
+        """Run the candidates of a question."""
+        names, timeout_s = self._resources.names, self._resources.timeout_s
+        asked = Asked(question.text, linked=tuple(self._resources.linker.link(question.text)))
+        runner = Runner(asked, self._graph, names, timeout_s)
+        tried = runner.run(candidates)
+        if self._pool is not None:
+            tried += run_searched(asked, tried, self._pool, runner)
+        if self._judge is not None:
+            tried = self._judge.read(question.text, tried, self._graph)
+        return tried
+
+    def gold(self, id_: str, text: str, path: Candidate) -> Question | None:
+        """Make a question whose gold is what a path leads to; None if it leads nowhere."""
+        question = Question(id_, text, topics=(), golds=())
+        [tried] = self.run(question, [path])
+        if tried.table is None:
+            return None
+        if tried.boolean is not None or tried.count is not None:
+            return replace(question, boolean=tried.boolean, count=tried.count)
+        answers = tuple(sorted({term_text(term) for term in tried.terms}))
+        return replace(question, golds=(answers,)) if answers else None
+
+    def texts(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the row of a question in ``pools``."""
+        tried = with_first_answers(self._graph, self.run(question, candidates))
+        read = {
+            text: candidate_f1(each, question)
+            for each in tried
+            if (text := text_of(each, self._schema)) is not None
+        }
+        return {"question": question.text, "candidates": sorted(read.items())}
+
+    def features(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the row of a question in ``features``; candidates without answers have none."""
+        tried = self.run(question, candidates)
+        judged = [
+            [features, candidate_f1(each, question)]
+            for each, features in zip(tried, describe_tried(tried), strict=True)
+            if each.terms
+        ]
+        return {"candidates": judged}
+
+
+def write_rows(
+    path: Path,
+    pools: Pools,
+    make: Callable[[Question, Sequence[Candidate]], Mapping[str, Any]],
+    advance: Callable[[int], object],
+) -> None:
+    """Write a row for each question; those that the file has already are skipped.
+
+    A question for which the graph fails has a row without candidates.
+    """
+    if path.is_file():
+        drop_unfinished_line(path)
+    done = {str(row["id"]) for _, row in read_rows(path)} if path.is_file() else set()
+    advance(len(done))
+    with path.open("a", encoding="utf-8") as rows:
+        for question, candidates in pools:
+            if question.id in done:
+                continue
+            try:
+                row = make(question, candidates)
+            except EndpointDown:
+                raise
+            except GraphError:
+                row = {"question": question.text, "candidates": []}
+            rows.write(json.dumps({"id": question.id, **row}, ensure_ascii=False) + "\n")
+            rows.flush()
+            advance(1)
+
+
+def read_texts(path: Path) -> Iterator[ReadingExample]:
+    """Read a file of ``pools``; an `InputError` names the row that is none."""
+    for number, row in read_rows(path):
+        with _explained(path, number):
+            candidates = [(str(text), float(f1)) for text, f1 in row["candidates"]]
+            yield ReadingExample(str(row["question"]), candidates)
+
+
+def read_judged(path: Path) -> Iterator[Judged]:
+    """Read a file of ``features``; an `InputError` names the row that is none."""
+    for number, row in read_rows(path):
+        with _explained(path, number):
+            judged = [(dict(features), float(f1)) for features, f1 in row["candidates"]]
+            yield Judged(tuple(each for each, _ in judged), tuple(f1 for _, f1 in judged))
+
+
+@contextmanager
+def _explained(path: Path, number: int) -> Iterator[None]:
+    """Turn what a row lacks into an error that names the row."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"{path}, line {number}: not a row of candidates ({error!r})") from None
+
+
+def near_misses(path: Candidate) -> Iterator[Candidate]:
+    r"""Yield a path without each of its constraints, without its order, and a hop shorter.
+
+    A writer often misses a condition or stops a hop too early. A judge that never sees the like
+    next to the right path does not learn to tell them apart.
+
+    >>> path = Candidate("Kenya -> a.b -> a.c\n?x -> a.d = Peru\nlargest ?x -> a.e", 0.0, 1)
+    >>> for one in near_misses(path):
+    ...     print(one.text.replace("\n", "; "))
+    Kenya -> a.b -> a.c; largest ?x -> a.e
+    Kenya -> a.b -> a.c; ?x -> a.d = Peru
+    Kenya -> a.b
+    """
+    crp = read_crp(path.text).crp
+    changes: list[dict[str, Any]] = [
+        {"constraints": crp.constraints[:at] + crp.constraints[at + 1 :]}
+        for at in range(len(crp.constraints))
+    ]
+    if crp.order is not None:
+        changes.append({"order": None})
+    if len(crp.path) > 1:
+        kept = tuple(c for c in crp.constraints if isinstance(c.at, int) and c.at < crp.answer)
+        shorter = {"path": crp.path[:-1], "constraints": kept, "order": None, "form": "select"}
+        changes.append(shorter)
+    for change in changes:
+        try:
+            changed = replace(crp, **change)
+        except ValueError:  # A part that is left needs what was taken.
+            continue
+        yield Candidate(render_crp(changed), logprob=0.0, tokens=1)
+
+
+def gather_parts(
+    examples: ExampleSet,
+    files: Sequence[Path],
+    written: Beams,
+    held_out: Beams,
+    resources: Sequence[Resources],
+) -> list[Part]:
+    """Divide the questions that have gold answers on a graph.
+
+    A question that is held out is not read, nor is one of its family, or one that asks the same.
+    What is read is what was written for a question, or else its gold paths, and near misses of
+    these.
+
+    Others were `written` by a writer that does not know the questions, and those held out by the
+    writer that will be judged. The resources are of the graph of the files, and of the demo graph
+    if questions are about it.
+    """
+    on, *demo = resources
+    golds = [
+        [*_of_files(examples, files, on), *_of_paths(examples, COMPOSED_SOURCE, on)],
+        *(_of_paths(examples, DEMO_SOURCE, each) for each in demo),
+    ]
+    away = families_of(examples.examples, held_out)
+    embedder, asking = Embedder.load(), LinkingModel.load()
+    return [
+        Part(
+            [
+                (q, [*written.get(id_, paths), *chain.from_iterable(map(near_misses, paths))])
+                for id_, q, paths in gold
+                if id_ not in away
+            ],
+            [(q, held_out[id_]) for id_, q, _ in gold if id_ in held_out],
+            each,
+            PathPool(each.graph, embedder, asking),
+        )
+        for gold, each in zip(golds, resources, strict=True)
+    ]
+
+
+def _of_files(
+    examples: ExampleSet, files: Sequence[Path], resources: Resources
+) -> list[_GoldQuestion]:
+    """Find the gold of questions by their gold queries, or as their records say."""
+    asked = [each for each in examples.examples if each.source not in MADE_SOURCES]
+    graph, timeout_s = resources.graph, resources.timeout_s
+    found = find_questions(asked, files, graph, "extended", timeout_s, examples)
+    paths = _gold_paths(asked)
+    return [
+        _GoldQuestion(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())
+    ]
+
+
+def _of_paths(examples: ExampleSet, source: str, resources: Resources) -> list[_GoldQuestion]:
+    """Find the gold of questions that were made with their paths, which lead to it."""
+    runner = PoolRunner(resources, None)
+    asked = [each for each in examples.examples if each.source == source]
+    texts = {each.id: each.question for each in asked}
+    paths = _gold_paths(asked)
+    found = {id_: runner.gold(f"{source} {id_}", texts[id_], paths[id_][0]) for id_ in paths}
+    return [_GoldQuestion(id_, question, paths[id_]) for id_, question in found.items() if question]
+
+
+def _gold_paths(examples: Iterable[Example]) -> dict[str, list[Candidate]]:
+    paths: dict[str, list[Candidate]] = defaultdict(list)
+    for example in examples:
+        paths[example.id].append(Candidate(example.target, logprob=0.0, tokens=1))
+    return paths
+
+
 def train_reading(
     questions: Sequence[ReadingExample],
     folder: Path,
@@ -99,10 +393,6 @@ def train_reading(
     """Train an adapter and write it to a folder, for `CrossEncoder.load`.
 
     It goes on from the adapter in `start`, of the same rank, if there is one.
-
-    Raises:
-        TrainingError: No question has a candidate that is right, even in part.
-        ModelError: The adapter to go on from is missing or does not fit.
     """
     import torch
 
@@ -243,13 +533,6 @@ def _drawn(one: ReadingExample, config: ReadingConfig, rng: random.Random) -> Re
         others = [each for each in one.candidates if each is not kept[0]]
     most = config.candidates_a_question - len(kept)
     return one._replace(candidates=[*kept, *rng.sample(others, min(len(others), most))])
-
-
-class Judged(NamedTuple):
-    """The candidates of a question, without those that have no answers."""
-
-    features: Sequence[Features]  # of each, from `describe_tried`
-    f1: Sequence[float]  # of the answers of each against the gold answers
 
 
 def without_asker(question: Judged) -> Judged:
