@@ -39,12 +39,13 @@ from kbqa.training.options import (
     check_composed,
     composed_option,
     exclude_option,
+    files_option,
     output_option,
     print_counts,
 )
 
 if TYPE_CHECKING:
-    from kbqa.training.writer import TrainingProgress, TrainingResult
+    from kbqa.training.writer import TrainingProgress
 
 
 _DEFAULT = TrainingConfig()
@@ -121,13 +122,10 @@ def _shown(value: object) -> str:
 
 
 @click.command("train-crp", epilog=preset_help())
-@click.option(
+@files_option(
     "--data",
     "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Question set with SPARQL or CRPs, ours or official; repeatable. Missing names of "
+    "Question set with SPARQL or CRPs, ours or official; repeatable. Missing names of "
     "entities are looked up in --store or --endpoint.",
 )
 @exclude_option
@@ -200,7 +198,7 @@ def train_crp(
     from kbqa.engine.writing.checkpoint import base_model, require_lm_extra
 
     check_stage(stage, preset, files, config, grpo, graph)
-    grpo = replace(grpo, **(_preset_of(GrpoConfig, preset) | _given(grpo)))
+    grpo = replace(grpo, **_chosen(grpo, preset))
     config = complete_config(config, preset, stage)
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
@@ -256,9 +254,17 @@ def _train_on_paths(
             with tqdm(desc="suggesting relations", unit="question", disable=None) as bar:
                 split = suggest_relations(split, opened, config.suggested_relations, bar.update)
     result = train_adapter(split, output, config, _print_progress)
-    if is_main:
-        write_writer_reports(output, config, gathered, split, result)
-        _print_result(result, config, as_json)
+    if not is_main:
+        return
+    write_writer_reports(output, config, gathered, split, result)
+    if as_json:
+        print_json({**result._asdict(), "adapter": str(result.adapter)})
+        return
+    if result.stopped_early:
+        print_note(f"stopped early at step {result.steps:,}")
+    free = "" if config.crp_format in CONSTRAINED_FORMS else " --decoding none"
+    ask = f"kbqa ask --adapter {result.adapter}{free}"
+    print_result(f"adapter in {result.adapter}: ask with `{ask}`")
 
 
 def _print_progress(progress: "TrainingProgress") -> None:
@@ -271,26 +277,12 @@ def _print_progress(progress: "TrainingProgress") -> None:
     )
 
 
-def _print_result(result: "TrainingResult", config: TrainingConfig, as_json: bool) -> None:
-    record = {**result._asdict(), "adapter": str(result.adapter)}
-    if as_json:
-        print_json(record)
-        return
-    if result.stopped_early:
-        print_note(f"stopped early at step {result.steps:,}")
-    free = "" if config.crp_format in CONSTRAINED_FORMS else " --decoding none"
-    ask = f"kbqa ask --adapter {result.adapter}{free}"
-    print_result(f"adapter in {result.adapter}: ask with `{ask}`")
-
-
 def complete_config(config: TrainingConfig, preset: str, stage: Stage = "sft") -> TrainingConfig:
     """Return the settings of a run, where a chosen option overrides the preset and the stage."""
     by_reward = stage == "grpo"
-    settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else {})
-    settings |= _preset_of(TrainingConfig, preset)
-    if config.full:
-        settings.setdefault("learning_rate", FULL_LEARNING_RATE)
-    settings |= _given(config)
+    settings: dict[str, Any] = {"learning_rate": FULL_LEARNING_RATE} if config.full else {}
+    settings |= GRPO_DEFAULTS if by_reward else {}
+    settings |= _chosen(config, preset)
     if settings.get("start"):
         settings |= _settings_of_start(settings)
         if not by_reward:  # Training by reward reads the prompt of its start itself.
@@ -302,16 +294,14 @@ def complete_config(config: TrainingConfig, preset: str, stage: Stage = "sft") -
     return replace(_DEFAULT, **settings)
 
 
-def _preset_of(config: type[Any], preset: str) -> dict[str, Any]:
-    """Return the settings of a preset that a configuration has."""
+def _chosen(config: TrainingConfig | GrpoConfig, preset: str) -> dict[str, Any]:
+    """Return the settings of a configuration that its preset has or the user chose."""
     names = {each.name for each in fields(config)}
-    return {name: value for name, value in PRESETS[preset].settings.items() if name in names}
-
-
-def _given(config: TrainingConfig | GrpoConfig) -> dict[str, Any]:
-    """Return the settings that the user chose."""
     options = option_names(type(config))
-    return {name: getattr(config, name) for name, option in options.items() if is_given(option)}
+    return {
+        **{name: value for name, value in PRESETS[preset].settings.items() if name in names},
+        **{name: getattr(config, name) for name, option in options.items() if is_given(option)},
+    }
 
 
 def check_stage(

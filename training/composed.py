@@ -57,9 +57,7 @@ _FEW = 5  # ends of a relation of an entity that has very many edges
 _MOST_CHARACTERS = 50
 _NOT_ASKED = ("authority.", "base.", "common.", "m.", "topic_server.", "user.")
 """Relations that people do not ask about by their names."""
-_INVERSE = "_inverse"
-"""The end of relations that Freebase named for want of words."""
-
+_INVERSE = "_inverse"  # the end of relations that Freebase named for want of words
 _ARTICLE = re.compile(r"(?i)\b(?:the|an?) $")
 _SAYS = (
     "whose {what} is {end}",
@@ -248,13 +246,15 @@ class Composer:
             if isinstance(fact.end, str) and fact.relations[0] != first
         ]
         fact = self._rarest(topic, facts, rng)
-        class_name = self._class_name(topic)
-        if fact is None or class_name is None:
+        classes = self._graph.neighbours(topic, _CLASS, "out")
+        first_class = sorted(each for each in classes if isinstance(each, str))[:1]
+        class_names = list(self._graph.labels(first_class).values())
+        if fact is None or not class_names:
             return None
         described = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
         if self._answers(described) != [topic]:
             return None
-        description = f"the {class_name.lower()} {self._says(fact, rng)}"
+        description = f"the {class_names[0].lower()} {self._says(fact, rng)}"
         written = (replace_name(base.question, name, description) for name in self._names(topic))
         question = next((each for each in written if each is not None), None)
         if question is None:
@@ -281,7 +281,8 @@ class Composer:
         test = compare_with(
             "=", fact.name if isinstance(end, LiteralTerm) else Entity(fact.name, end)
         )
-        crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
+        holds = Constraint(base.crp.answer, fact.hops(), test)
+        crp = replace(base.crp, constraints=(*base.crp.constraints, holds))
         if not 0 < len(self._answers(crp)) < len(answers):
             return None
         question = rng.choice(_ADDS).format(
@@ -309,7 +310,8 @@ class Composer:
             operator: Operator = rng.choice(("<", ">"))
             value = fact.end.text[:10] if kind == "date" else fact.end.text
             test = compare_with(operator, LiteralTerm(value))
-            crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
+            holds = Constraint(base.crp.answer, fact.hops(), test)
+            crp = replace(base.crp, constraints=(*base.crp.constraints, holds))
             word = rng.choice(_COMPARES[kind, operator])
             compared = rng.choice(_COMPARED)
             question = compared.format(question=stem, what=what, word=word, value=value)
@@ -386,11 +388,6 @@ class Composer:
         texts = {each.text for each in aliases if isinstance(each, LiteralTerm)}
         texts |= set(self._graph.labels([entity]).values())
         return sorted(texts, key=lambda text: (-len(text), text))
-
-    def _class_name(self, entity: str) -> str | None:
-        classes = self._graph.neighbours(entity, _CLASS, "out")
-        mids = sorted(each for each in classes if isinstance(each, str))
-        return self._graph.labels(mids[:1]).get(mids[0]) if mids else None
 
     def _named(self, composed: Composed) -> Composed | None:
         """Give the entities of a path their names; None if one has none."""
@@ -480,10 +477,6 @@ def _is_askable(relation: str) -> bool:
     """Return whether people may ask for what a relation leads to, in the words of its name."""
     is_named = not relation.startswith(_NOT_ASKED) and not relation.endswith(_INVERSE)
     return is_named and is_telling(relation)
-
-
-def _with(crp: Crp, constraint: Constraint) -> Crp:
-    return replace(crp, constraints=(*crp.constraints, constraint))
 
 
 def _moved(part: AnyPart, shift: int) -> AnyPart:

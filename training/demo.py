@@ -221,12 +221,6 @@ class Intent:
     crp: str  # in kbqa's own text form, with places for the same slots
     slots: Mapping[str, Slot]  # in the order in which they are filled
 
-    @property
-    def asked(self) -> str | None:
-        """The slot of which the question asks whether it is an answer."""
-        found = _ASKED.search(self.crp)
-        return found[1] if found else None
-
     def build(self, values: Mapping[str, str]) -> Crp:
         """Write values into the places of the CRP.
 
@@ -323,10 +317,11 @@ def _fillings(
     """Yield distinct CRPs that have an answer, yes and no by turns, and what fills the question."""
     tried: set[tuple[str, ...]] = set()
     found = 0
+    asked = _ASKED.search(intent.crp)  # the slot of which it asks whether it is an answer
     for _ in range(_TRIES):
         filled = {name: _fill(slot, facts, rng) for name, slot in intent.slots.items()}
-        if intent.asked and found % 2 == 0:
-            _fill_with_an_answer(intent.asked, filled, intent, facts, rng)
+        if asked and found % 2 == 0:
+            _fill_with_an_answer(asked[1], filled, intent, facts, rng)
         values = tuple(one.value for one in filled.values())
         if values in tried or len(set(values)) < len(values):
             continue

@@ -1,13 +1,13 @@
 """Options of the training commands, and the question sets that they choose."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from kbqa.kb.commands.options import GraphChoice, print_note
+from kbqa.kb.commands.options import Command, GraphChoice, print_note
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError
 from kbqa.training.composed import add_composed
@@ -24,6 +24,22 @@ from kbqa.training.data.training_set import (
 
 _NAMED_ROWS = 3
 
+
+def files_option(
+    name: str, parameter: str, description: str, *, required: bool = False
+) -> Callable[[Command], Command]:
+    """Add an option for files that are read; repeatable."""
+    return click.option(
+        name,
+        parameter,
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        multiple=True,
+        required=required,
+        metavar="FILE",
+        help=description,
+    )
+
+
 composed_option = click.option(
     "--composed-questions",
     type=click.IntRange(0),
@@ -32,13 +48,10 @@ composed_option = click.option(
     help="Number of questions to compose from those of the question sets and from facts of the "
     "graph; needs --store or --endpoint.",
 )
-exclude_option = click.option(
+exclude_option = files_option(
     "--exclude",
     "scored",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Test set to keep out of training; repeatable. Leaves out its questions, and questions "
+    "Test set to keep out of training; repeatable. Leaves out its questions, and questions "
     "made from them or that they were made from. Rows marked test_parent are always left out.",
 )
 output_option = click.option(

@@ -51,9 +51,7 @@ _UNREADABLE = (
     *(ValueError, LookupError, TypeError, AttributeError, AssertionError),
 )
 
-Record: TypeAlias = Mapping[str, Any]
-"""A row of a log, or a manifest."""
-
+Record: TypeAlias = Mapping[str, Any]  # A row of a log, or a manifest
 _T = TypeVar("_T")
 
 

@@ -151,28 +151,22 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
 
 
 def _with_adapter(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftModel":
-    from peft import LoraConfig, get_peft_model
-
-    if config.start:
-        return _with_start(causal, config)
-    targets = config.lora_targets
-    return get_peft_model(
-        causal,
-        LoraConfig(
-            r=config.lora_rank,
-            lora_alpha=config.lora_alpha,
-            lora_dropout=config.lora_dropout,
-            target_modules=_linear_layers(causal) if targets == ALL_LAYERS else list(targets),
-            task_type="CAUSAL_LM",
-        ),
-    )
-
-
-def _with_start(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftModel":
-    """Add the adapter to start from, with all its settings."""
-    from peft import PeftConfig
+    """Add a new adapter, or the adapter to start from with all its settings."""
+    from peft import LoraConfig, PeftConfig, get_peft_model
     from safetensors import SafetensorError
 
+    if not config.start:
+        targets = config.lora_targets
+        return get_peft_model(
+            causal,
+            LoraConfig(
+                r=config.lora_rank,
+                lora_alpha=config.lora_alpha,
+                lora_dropout=config.lora_dropout,
+                target_modules=_linear_layers(causal) if targets == ALL_LAYERS else list(targets),
+                task_type="CAUSAL_LM",
+            ),
+        )
     start = Path(config.start)
     unusual = [name for name in unusual_settings(adapter_config(start)) if name not in _KEPT]
     if unusual:

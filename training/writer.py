@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
-"""Of the settings that identify a run."""
-
+SCHEMA_VERSION = 1  # of the settings that identify a run
 IGNORED = -100  # the label that torch's cross entropy ignores
 _BUCKET_BATCHES = 50
 _REPORT_STEPS = 10

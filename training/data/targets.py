@@ -28,9 +28,7 @@ TargetForm: TypeAlias = Literal["routerkgqa", "extended", "compact"]
 NameSource: TypeAlias = Callable[[Iterable[str]], Mapping[str, str]]
 """Looks up the names of mids, as `Graph.labels` does."""
 
-UNNAMED = "an entity without a name"
-"""The reason if neither a file nor a graph names an entity."""
-
+UNNAMED = "an entity without a name"  # the reason if neither a file nor a graph names an entity
 _MID = re.compile(r"\b(?:ns|fb):([mg]\.[0-9a-z_]+)")
 # Annotators noted names in comments; their other notes, such as "#player", begin differently.
 _NOTED_NAME = re.compile(r"#\s+([A-Z].*\S)")

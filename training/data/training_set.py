@@ -16,7 +16,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -38,18 +38,10 @@ from kbqa.training.demo import demo_examples
 RELATED = "a test question was made from it, or it from one"
 ASKED = "asked in a test set"
 
-DEMO_SOURCE = "demo"
-"""The source of questions on the demo graph."""
-
-COMPOSED_SOURCE = "composed"
-"""The source of questions that are composed of others and of facts."""
-
-NAMED_SKIPS = 10
-"""How many of the rows left out are named, for each reason."""
-
-ExampleKey: TypeAlias = tuple[str, str]
-"""The question set and the id of an example."""
-
+DEMO_SOURCE = "demo"  # the source of questions on the demo graph
+COMPOSED_SOURCE = "composed"  # the source of questions that are composed of others and of facts
+NAMED_SKIPS = 10  # how many of the rows left out are named, for each reason
+ExampleKey: TypeAlias = tuple[str, str]  # the question set and the id of an example
 _WORD = re.compile(r"\w+")
 _CWQ_ID = re.compile(r"(WebQT(?:rn|est)-\d+)_[0-9a-f]{32}")
 _QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
@@ -471,29 +463,22 @@ def suggest_relations(
     They are found from the linked entities, as when a question is asked; those of questions on the
     demo graph in that graph. `report` is called with how many were looked up since the last call.
     """
-
-    def find(questions: Iterable[str], graph: Graph) -> dict[str, tuple[str, ...]]:
-        found = {}
-        suggester = RelationSuggester(graph, count)
-        with closing(Resources(graph)) as resources:
-            for question in sorted(questions):
-                topics = likely_topics(resources.linker.link(question))
-                found[question] = suggester.suggest(question, topics)
-                report(1)
-        return found
-
     examples = (*split.train, *split.valid)
-    on_demo = {each.question for each in examples if each.source == DEMO_SOURCE}
-    found = find({each.question for each in examples if each.source != DEMO_SOURCE}, graph)
-    found_on_demo = {}
-    if on_demo:
-        with closing(open_graph()) as demo:
-            found_on_demo = find(on_demo, demo)
-
-    def suggest(some: Iterable[Example]) -> tuple[Example, ...]:
-        return tuple(
-            replace(e, relations=(found_on_demo if e.source == DEMO_SOURCE else found)[e.question])
-            for e in some
-        )
-
-    return split._replace(train=suggest(split.train), valid=suggest(split.valid))
+    found: dict[tuple[bool, str], tuple[str, ...]] = {}
+    for is_demo in (False, True):
+        questions = {e.question for e in examples if (e.source == DEMO_SOURCE) is is_demo}
+        if not questions:
+            continue
+        with ExitStack() as stack:
+            asked = stack.enter_context(closing(open_graph())) if is_demo else graph
+            linker = stack.enter_context(closing(Resources(asked))).linker
+            suggester = RelationSuggester(asked, count)
+            for question in sorted(questions):
+                topics = likely_topics(linker.link(question))
+                found[is_demo, question] = suggester.suggest(question, topics)
+                report(1)
+    train, valid = (
+        tuple(replace(e, relations=found[e.source == DEMO_SOURCE, e.question]) for e in part)
+        for part in (split.train, split.valid)
+    )
+    return split._replace(train=train, valid=valid)

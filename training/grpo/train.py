@@ -557,10 +557,7 @@ class _RewardRun(ModelRun[float]):
         return found > best
 
     def _log(
-        self,
-        groups: Sequence[DrawnGroup],
-        learnt: Sequence[Loss] | None,
-        valid_f1: float | None,
+        self, groups: Sequence[DrawnGroup], learnt: Sequence[Loss] | None, valid_f1: float | None
     ) -> None:
         progress = RewardProgress(
             step=self.step,

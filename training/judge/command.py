@@ -90,6 +90,7 @@ from kbqa.training.options import (
     check_composed,
     composed_option,
     exclude_option,
+    files_option,
     output_option,
     print_left_out,
 )
@@ -105,36 +106,22 @@ _PACKAGES = (
     "transformers",
 )
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-
 
 @click.command("train-judge")
-@click.option(
-    "--data",
-    "files",
-    type=_FILE,
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Question set to learn from, with gold; repeatable.",
+@files_option(
+    "--data", "files", "Question set to learn from, with gold; repeatable.", required=True
 )
-@click.option(
+@files_option(
     "--held-out",
     "held_out_files",
-    type=_FILE,
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="What `kbqa crp generate` wrote, with the model whose paths will be judged, for questions "
+    "What `kbqa crp generate` wrote, with the model whose paths will be judged, for questions "
     "of --data that it was not trained on; repeatable.",
+    required=True,
 )
-@click.option(
+@files_option(
     "--beams",
     "beam_files",
-    type=_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="What another model wrote for questions that it was not trained on, by "
+    "What another model wrote for questions that it was not trained on, by "
     "`kbqa train-crp --leave-out-fold`; repeatable. Of other questions the gold path is read.",
 )
 @click.option(

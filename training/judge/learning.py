@@ -104,9 +104,7 @@ if TYPE_CHECKING:
 Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
 """Questions with gold, each with what was written for it."""
 
-Beams = Mapping[str, Sequence[Candidate]]
-"""What was written, by the ids of questions."""
-
+Beams = Mapping[str, Sequence[Candidate]]  # what was written, by the ids of questions
 POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
 MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
 """The sources of questions that were made with their paths."""

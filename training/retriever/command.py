@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -49,13 +49,8 @@ from kbqa.kb.commands.options import (
 )
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import TrainingError
-from kbqa.training.data.training_set import (
-    data_lines,
-    data_record,
-    split_examples,
-    write_untrained,
-)
-from kbqa.training.options import exclude_option, output_option, print_counts
+from kbqa.training.data.training_set import data_lines, data_record, split_examples, write_untrained
+from kbqa.training.options import exclude_option, files_option, output_option, print_counts
 from kbqa.training.retriever.examples import (
     CHOSEN_BY,
     CUTOFFS,
@@ -83,13 +78,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-SCORER_FILE = "retriever.json"
-"""The scorer in the folder of a run; its weights are beside it."""
-
+SCORER_FILE = "retriever.json"  # the scorer in the folder of a run; its weights are beside it
 _SCHEMA_VERSION = 1  # of the settings that identify a run
 _PACKAGES = ("numpy", "safetensors", "scipy", "sentence-transformers", "torch")
 _REPORTED = 500
 _STATE_FILE = "checkpoint.pt"
+_STATE_FIELDS = ("weights", "optimizer", "best_weights", "best", "epoch")
 
 logger = logging.getLogger(__name__)
 
@@ -111,23 +105,9 @@ class TrainedScorer(NamedTuple):
     epochs: int
 
 
-class _State(TypedDict):
-    weights: "dict[str, Tensor]"
-    optimizer: dict[str, Any]
-    best_weights: "dict[str, Tensor]"
-    best: tuple[int, int, float, float | None]
-    epoch: int
-
-
 @click.command("train-retriever")
-@click.option(
-    "--data",
-    "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Question set with SPARQL, ours or official; repeatable.",
+@files_option(
+    "--data", "files", "Question set with SPARQL, ours or official; repeatable.", required=True
 )
 @exclude_option
 @output_option
@@ -432,7 +412,7 @@ def train_scorer(
     done = 0
     path = folder.path / _STATE_FILE
     if path.is_file():
-        state: _State = read_state(path, _State.__annotations__, "Delete it to start again.")
+        state = read_state(path, _STATE_FIELDS, "Delete it to start again.")
         network.restore(state["weights"])
         optimizer.load_state_dict(state["optimizer"])
         best, best_weights, done = Epoch(*state["best"]), state["best_weights"], state["epoch"]
@@ -462,13 +442,13 @@ def train_scorer(
 
 
 def _epoch(
-    network: Network,
-    optimizer: Any,
-    train: Sequence[Inputs],
-    config: RetrieverConfig,
-    epoch: int,
+    network: Network, optimizer: Any, train: Sequence[Inputs], config: RetrieverConfig, epoch: int
 ) -> float:
     """Take the steps of an epoch, and return the mean loss of its questions."""
+    import numpy as np
+    import torch
+
+    kind = config.relation_input
     order = list(range(len(train)))
     random.Random(config.seed + epoch).shuffle(order)
     total = 0.0
@@ -476,33 +456,25 @@ def _epoch(
         batch = order[start : start + config.batch_size]
         optimizer.zero_grad(set_to_none=True)
         for at in batch:
-            drawn = train[at].draw(config.negatives, (config.seed, epoch, at))
-            loss = _loss(network, train[at], drawn, config) / len(batch)
+            one = train[at]
+            drawn = one.draw(config.negatives, (config.seed, epoch, at))
+            ends = np.concatenate([one.labelled.heads[drawn], one.labelled.tails[drawn]])
+            nodes, places = np.unique(ends, return_inverse=True)
+            logits = network.logits(
+                torch.from_numpy(one.vector),
+                torch.from_numpy(text_columns(one.vector, one.words, kind)),
+                torch.from_numpy(one.node_columns(kind, nodes)),
+                torch.from_numpy(places[: len(drawn)]),
+                torch.from_numpy(one.labelled.links[drawn]),
+                torch.from_numpy(places[len(drawn) :]),
+            )
+            right = torch.from_numpy(one.right[drawn]).float()
+            entropy = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)
+            loss = entropy / len(batch)
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach()) * len(batch)
         optimizer.step()
     return total / len(train)
-
-
-def _loss(network: Network, one: Inputs, drawn: Any, config: RetrieverConfig) -> "Tensor":
-    """Compute the mean cross-entropy of some triples of a question."""
-    import numpy as np
-    import torch
-
-    kind = config.relation_input
-    ends = np.concatenate([one.labelled.heads[drawn], one.labelled.tails[drawn]])
-    nodes, places = np.unique(ends, return_inverse=True)
-    logits = network.logits(
-        torch.from_numpy(one.vector),
-        torch.from_numpy(text_columns(one.vector, one.words, kind)),
-        torch.from_numpy(one.node_columns(kind, nodes)),
-        torch.from_numpy(places[: len(drawn)]),
-        torch.from_numpy(one.labelled.links[drawn]),
-        torch.from_numpy(places[len(drawn) :]),
-    )
-    right = torch.from_numpy(one.right[drawn]).float()
-    loss: Tensor = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)
-    return loss
 
 
 def _valid_recall(

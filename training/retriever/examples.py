@@ -77,9 +77,7 @@ if TYPE_CHECKING:
 
 LabelKind: TypeAlias = Literal["gold", "shortest"]
 
-MAX_ANSWERS = 50
-"""Gold answers whose triples are looked up; few questions have more."""
-
+MAX_ANSWERS = 50  # gold answers whose triples are looked up; few questions have more
 _MAX_MATCHES = 1000
 _TIMEOUT_S = 10.0
 _NAMES = "names"
@@ -305,9 +303,11 @@ def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
     for path in paths:
         source = source_name(path)
         kept = list(kept_rows(path, source, scored_sets, gathered))
-        converted = convert_queries(query for one in kept if (query := _query(one.row)))
-        for one in kept:
-            crp = converted.get(_query(one.row), Unconverted("no SPARQL"))
+        sparql = [one.row.get("sparql") for one in kept]
+        queries = [query if isinstance(query, str) else "" for query in sparql]
+        converted = convert_queries(filter(None, queries))
+        for one, query in zip(kept, queries, strict=True):
+            crp = converted.get(query, Unconverted("no SPARQL"))
             if isinstance(crp, Unconverted):
                 gathered.skip(source, one.id, crp.reason)
                 continue
@@ -317,16 +317,8 @@ def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
     return Queries(gathered, topics)
 
 
-def _query(row: Mapping[str, Any]) -> str:
-    return query if isinstance(query := row.get("sparql"), str) else ""
-
-
-CHOSEN_BY = 50
-"""The weights with the best recall of gold facts among this many triples are kept."""
-
-CUTOFFS = (10, 25, 50, 100, 200)
-"""How many triples are read."""
-
+CHOSEN_BY = 50  # the weights with the best recall of gold facts among this many triples are kept
+CUTOFFS = (10, 25, 50, 100, 200)  # how many triples are read
 _QUESTIONS_A_BATCH = 256
 _NAMES_A_BATCH = 4096
 _ALL = slice(None)
@@ -522,10 +514,7 @@ class Inputs:
 
 
 def embed_names(
-    paths: Sequence[Path],
-    embedder: Embedder,
-    cache: TextCache,
-    report: Callable[[int, int], None],
+    paths: Sequence[Path], embedder: Embedder, cache: TextCache, report: Callable[[int, int], None]
 ) -> EmbeddedNames:
     """Embed the names of the nodes of questions, each name once; embedding takes long.
 
