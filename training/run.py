@@ -36,7 +36,6 @@ LOG_FILE = "training_log.jsonl"
 MANIFEST_FILE = "training_manifest.json"
 CARD_FILE = "README.md"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
-ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
 MODEL_CONFIG_FILE = "config.json"
 _SCHEMA_VERSION = 1  # of the manifest
 _SETTINGS_FILE = "training_config.json"

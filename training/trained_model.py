@@ -24,7 +24,7 @@ from kbqa.engine.writing.checkpoint import (
 )
 from kbqa.sparql.errors import ModelError
 from kbqa.training.config import ALL_LAYERS, TrainingConfig
-from kbqa.training.run import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE, MODEL_CONFIG_FILE
+from kbqa.training.run import ADAPTER_CONFIG_FILE, MODEL_CONFIG_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -85,26 +85,24 @@ class TrainedModel:
             )
             self.tokenizer.save_pretrained(str(directory))
             path = directory / MODEL_CONFIG_FILE
-            for saved in directory.glob("*.safetensors"):
-                shutil.copymode(path, saved)
+            config = json.loads(path.read_text(encoding="utf-8")) | {"dtype": "bfloat16"}
+        else:
+            weights = {name: one.detach() for name, one in self.parameters().items()}
+            self.adapted.save_pretrained(
+                str(directory),
+                state_dict=weights if exactly else _in_bf16(weights),
+                save_embedding_layers=False,
+            )
+            (directory / "README.md").unlink()  # PEFT's own model card, an empty template
+            path = directory / ADAPTER_CONFIG_FILE
             config = json.loads(path.read_text(encoding="utf-8"))
-            path.write_text(json.dumps(config | {"dtype": "bfloat16"}, indent=2) + "\n", "utf-8")
-            return
-        weights = {name: one.detach() for name, one in self.parameters().items()}
-        self.adapted.save_pretrained(
-            str(directory),
-            state_dict=weights if exactly else _in_bf16(weights),
-            save_embedding_layers=False,
-        )
-        (directory / "README.md").unlink()  # PEFT's own model card, an empty template
-        path = directory / ADAPTER_CONFIG_FILE
-        # safetensors makes its files readable by their owner only.
-        shutil.copymode(path, directory / ADAPTER_WEIGHTS_FILE)
-        config = json.loads(path.read_text(encoding="utf-8"))
-        config["base_model_name_or_path"] = self.base
-        if isinstance(config["target_modules"], list):
-            config["target_modules"].sort()  # PEFT writes a set
-        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+            config["base_model_name_or_path"] = self.base
+            if isinstance(config["target_modules"], list):
+                config["target_modules"].sort()  # PEFT writes a set
+        for saved in directory.glob("*.safetensors"):  # readable by their owner only
+            shutil.copymode(path, saved)
+        text = json.dumps(config, indent=2, sort_keys=self.adapted is not None)
+        path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def load_trained_model(config: TrainingConfig, device: "torch.device") -> TrainedModel:

@@ -638,9 +638,7 @@ def train_on_graph(
         print_left_out(gathered)
         reward = RewardFunction(opened, names, Linker(opened, names), graph.timeout_s, grpo)
         result = train_by_reward(
-            RewardSplit(
-                *(tuple(questions[e.key] for e in part) for part in (split.train, split.valid))
-            ),
+            RewardSplit(*(tuple(questions[e.key] for e in part) for part in split[:2])),
             output,
             config,
             grpo,
