@@ -241,43 +241,34 @@ def _number(value: float | None) -> str:
 
 def draw_curves(output: Path, stage: Stage = "sft") -> Path:
     """Draw the losses or rewards, and the validations, of a run by step, in its folder."""
+    log = read_log(output)
     figure, axes = new_figure(8, 4.5)
-    (_draw_rewards if stage == "grpo" else _draw_losses)(axes, read_log(output))
+    if stage == "grpo":
+        rows = list(_reward_stretches(log))
+        axes.set(xlabel="step", ylabel="reward, F1, share", ylim=(0, 1))
+        _plot(axes, rows, "reward", "C0o-", "mean reward")
+        _plot(axes, rows, "valid_f1", "C1s-", "F1 of held-out questions")
+        _plot(axes, rows, "spread", "C2:", "questions with spread")
+        if any(row["kl"] is not None for row in rows):
+            nats = axes.twinx()
+            nats.set(ylabel="KL divergence from the start for each choice, nats")
+            _plot(nats, rows, "kl", "C3--", "KL divergence")
+    else:
+        axes.set(xlabel="step", ylabel="loss per target token, nats", yscale="log")
+        _plot(axes, log, "loss", "C0", "training loss")
+        _plot(axes, log, "valid_loss", "C1o-", "loss on held-out examples")
+        if any(row.get("valid_main_path") is not None for row in log):
+            shares = axes.twinx()
+            shares.set(ylabel="main paths written exactly", ylim=(0, 1))
+            _plot(shares, log, "valid_main_path", "C2s--", "main paths of held-out questions")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
     picture = output / CURVES_FILE
     figure.savefig(picture, dpi=150)
     return picture
 
 
-def _draw_losses(losses: "Axes", log: Sequence[Record]) -> None:
-    losses.set(xlabel="step", ylabel="loss per target token, nats", yscale="log")
-    losses.plot(*_points(log, "loss"), "C0", label="training loss")
-    if valid := _points(log, "valid_loss"):
-        losses.plot(*valid, "C1o-", label="loss on held-out examples")
-    if paths := _points(log, "valid_main_path"):
-        shares = losses.twinx()
-        shares.set(ylabel="main paths written exactly", ylim=(0, 1))
-        shares.plot(*paths, "C2s--", label="main paths of held-out questions")
-
-
-def _draw_rewards(shares: "Axes", log: Sequence[Record]) -> None:
-    shares.set(xlabel="step", ylabel="reward, F1, share", ylim=(0, 1))
-    means = list(_reward_stretches(log))
-    series = (
-        ("C0o-", "mean reward", "reward"),
-        ("C1s-", "F1 of held-out questions", "valid_f1"),
-        ("C2:", "questions with spread", "spread"),
-    )
-    for style, label, name in series:
-        if points := _points(means, name):
-            shares.plot(*points, style, label=label)
-    if divergences := _points(means, "kl"):
-        nats = shares.twinx()
-        nats.set(ylabel="KL divergence from the start for each choice, nats")
-        nats.plot(*divergences, "C3--", label="KL divergence")
-
-
-def _points(rows: Sequence[Record], name: str) -> list[tuple[float, ...]]:
-    """Return the steps with a known value, and these values; nothing if there are none."""
+def _plot(axes: "Axes", rows: Sequence[Record], name: str, style: str, label: str) -> None:
+    """Plot the values that are known by step; nothing if there are none."""
     known = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
-    return list(zip(*known, strict=True))
+    if known:
+        axes.plot(*zip(*known, strict=True), style, label=label)

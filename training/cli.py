@@ -9,7 +9,7 @@ import click
 
 from kbqa.engine.cli import check_key
 from kbqa.engine.commands.options import check_output
-from kbqa.engine.writing.checkpoint import adapter_config
+from kbqa.engine.writing.checkpoint import adapter_config, base_model, require_lm_extra
 from kbqa.engine.writing.generate import PROMPT_FILE, load_prompt_format
 from kbqa.engine.writing.steering import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import (
@@ -41,7 +41,7 @@ from kbqa.training.options import (
     exclude_option,
     files_option,
     output_option,
-    print_counts,
+    print_left_out,
 )
 
 if TYPE_CHECKING:
@@ -195,8 +195,6 @@ def train_crp(
     those with the highest F1 on them. To train on several GPUs, start one process for each:
     `torchrun --nproc-per-node 4 -m kbqa.engine.cli train-crp --accumulate 4 …`
     """
-    from kbqa.engine.writing.checkpoint import base_model, require_lm_extra
-
     check_stage(stage, preset, files, config, grpo, graph)
     grpo = replace(grpo, **_chosen(grpo, preset))
     config = complete_config(config, preset, stage)
@@ -248,7 +246,8 @@ def _train_on_paths(
         gathered = data.load(config.crp_format, opened)
         split = data.split(gathered)
         if is_main:
-            print_counts(gathered)
+            print_note(f"{len(gathered.examples):,} examples")
+            print_left_out(gathered)
         split = data.weigh(split, gathered)
         if opened is not None and config.suggested_relations:
             with tqdm(desc="suggesting relations", unit="question", disable=None) as bar:

@@ -21,7 +21,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -41,7 +41,6 @@ from kbqa.training.data.training_set import (
     ScoredSets,
     kept_rows,
     read_scored_sets,
-    source_name,
 )
 
 _TURNS = 3
@@ -105,12 +104,11 @@ _COMPARED = (
     "{question} and has a {what} {word} {value}",
 )
 
+# Relations, their end, and the mediator between two of them.
 _Way: TypeAlias = tuple[tuple[str, ...], Term, str | None]
-"""Relations, their end, and the mediator between two of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(NamedTuple):
     """A training question that others are made from."""
 
     id: str  # of the question that it was made from, or its own
@@ -157,7 +155,7 @@ def add_composed(
 
 def _bases(path: Path, scored_sets: ScoredSets) -> Iterator[Base]:
     """Read the questions of a set that have a query, without counting those left out again."""
-    kept = list(kept_rows(path, source_name(path), scored_sets, ExampleSet()))
+    kept = list(kept_rows(path, scored_sets, ExampleSet()))
     queries = [row_query(one.row) for one in kept]
     converted = convert_queries(filter(None, queries))
     for one, query in zip(kept, queries, strict=True):
@@ -331,29 +329,25 @@ class Composer:
 
     def _is_known(self, entity: str, fact: "_Fact") -> bool:
         ends = (entity, str(fact.end))
-        schema = self._schema(fact)
+        schema = self._facts.schema.of(fact.relations)
         reverses = (schema.property(relation) for relation in fact.relations)
         relations = {*fact.relations, *(each.reverse for each in reverses if each is not None)}
         return any((end, relation) in self._known for end in ends for relation in relations)
 
     def _words(self, fact: "_Fact") -> str:
         """Return what people call the relations of a fact."""
-        schema = self._schema(fact)
+        schema = self._facts.schema.of(fact.relations)
         return " ".join(dict.fromkeys(_relation_name(each, schema) for each in fact.relations))
 
     def _says(self, fact: "_Fact", rng: random.Random) -> str:
         """Write a fact of an entity as a clause: *whose currency is Euro*."""
         return rng.choice(_SAYS).format(what=self._words(fact), end=fact.name)
 
-    def _schema(self, fact: "_Fact") -> Schema:
-        """Return what the schema states about the relations of a fact."""
-        return self._facts.schema.of(fact.relations)
-
     def _kind(self, fact: "_Fact") -> Literal["entity", "number", "date", "text"]:
         """Return what a fact ends in."""
         if not isinstance(fact.end, LiteralTerm):
             return "entity"
-        stated = self._schema(fact).property(fact.relations[-1])
+        stated = self._facts.schema.of(fact.relations).property(fact.relations[-1])
         expected = stated.expected_type if stated is not None else None
         if expected in ("type.int", "type.float"):
             return "number"

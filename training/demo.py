@@ -41,9 +41,7 @@ _ASKED = re.compile(r"^\?x = \{(\w+)\}$", re.MULTILINE)
 _FILLINGS = 24  # of an intent's slots, at most
 _HELD_OUT = 8  # one of this many fillings is held out
 _TRIES = 2_000
-_SLIPS = 0.1
-"""Share of the questions with a typing error. Names are never touched."""
-
+_SLIPS = 0.1  # share of the questions with a typing error; names are never touched
 _LONG = re.compile(r"(?<![{\w])[a-z]{5,}(?![}\w])")
 _ONES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")

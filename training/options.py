@@ -69,12 +69,6 @@ def check_composed(count: int, graph: GraphChoice) -> None:
         raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
 
 
-def print_counts(gathered: ExampleSet) -> None:
-    """Print how many examples there are, and which rows were left out and why."""
-    print_note(f"{len(gathered.examples):,} examples")
-    print_left_out(gathered)
-
-
 def print_left_out(gathered: ExampleSet) -> None:
     """Print which rows were left out and why."""
     for reason, count in gathered.skipped.most_common():

@@ -113,9 +113,7 @@ class RunFolder:
     def claimed(self, settings: Mapping[str, object]) -> Iterator[None]:
         """Reserve the folder for this process and a run with these settings; create it if needed.
 
-        Raises:
-            TrainingError: Another process is writing to it, it holds another run, or it cannot be
-                written to.
+        A `TrainingError` is raised if another process writes to it, or it holds another run.
         """
         path = self.path / _SETTINGS_FILE
         with self.locked():

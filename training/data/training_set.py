@@ -154,21 +154,21 @@ class ScoredSets:
 def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
     """Read the question sets that a model will be scored on: ours, or official files."""
     rows = [row for path in paths for _, row in read_question_rows(path)]
+    facts: set[tuple[str, str]] = set()
+    for row in rows:
+        parses = [parse.get("Sparql") for parse in row.get("parses") or ()]
+        for query in filter(None, (row.get("sparql"), *parses)):
+            with suppress(InputError):
+                relations, entities = query_mentions(query)
+                facts.update(itertools.product(entities, relations))
     ids = (str(row.get("id") or "") for row in rows)
     questions = (row.get("question") for row in rows)
     return ScoredSets(
         ids=frozenset(id_ for id_ in ids if id_ and not id_.isdigit()),
         parents=frozenset(parent for row in rows if (parent := parent_id(row))),
         questions=frozenset(question_words(each) for each in questions if isinstance(each, str)),
-        facts=frozenset(fact for row in rows for fact in _facts(row)),
+        facts=frozenset(facts),
     )
-
-
-def _facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    parses = [parse.get("Sparql") for parse in row.get("parses") or ()]
-    for query in filter(None, (row.get("sparql"), *parses)):
-        with suppress(InputError):
-            yield from itertools.product(*reversed(query_mentions(query)))
 
 
 def parent_id(row: Mapping[str, Any]) -> str | None:
@@ -218,7 +218,7 @@ def load_examples(
     gathered = ExampleSet(scored=[data_file(path) for path in scored])
     for path in paths:
         source = source_name(path)
-        kept = list(kept_rows(path, source, scored_sets, gathered))
+        kept = list(kept_rows(path, scored_sets, gathered))
         unnamed_before = gathered.skipped[UNNAMED]
         row_texts = row_targets([one.row for one in kept], form, names)
         for one, target in zip(kept, row_texts, strict=True):
@@ -256,10 +256,9 @@ class KeptRow(NamedTuple):
     row: Mapping[str, Any]
 
 
-def kept_rows(
-    path: Path, source: str, scored_sets: ScoredSets, gathered: ExampleSet
-) -> Iterator[KeptRow]:
+def kept_rows(path: Path, scored_sets: ScoredSets, gathered: ExampleSet) -> Iterator[KeptRow]:
     """Read a file's rows, and count those whose questions may not be used."""
+    source = source_name(path)
 
     def skip_record(number: int, _problem: str) -> None:
         gathered.skip(source, f"record {number}", "not a record of a question set")

@@ -52,8 +52,14 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 
-_BLOCK_TOKENS = 128
-"""Tokens that the model reads at a time, padding included, but at least one for each text."""
+logger = logging.getLogger(__name__)
+
+_CONCURRENT = 64  # requests: vLLM computes them together
+_NAME_DIGITS = 16
+_TIMEOUT_S = 900.0  # for a whole group; on a CPU, many texts at once take minutes
+_TOKEN = "token_id:"
+_ALLOW = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
+_BLOCK_TOKENS = 128  # that the model reads at a time with padding, but at least one for each text
 
 
 class DrawRequest(NamedTuple):
@@ -192,15 +198,6 @@ def allowed_tokens(state: State, likeliest: Iterable[int]) -> tuple[int, ...]:
     if state.tokens is not None:
         return tuple(sorted(state.tokens))
     return tuple(sorted(token for token in likeliest if state.follow(token) is not None))
-
-
-_CONCURRENT = 64  # requests: vLLM computes them together
-_NAME_DIGITS = 16
-_TIMEOUT_S = 900.0  # for a whole group; on a CPU, many texts at once take minutes
-_TOKEN = "token_id:"
-_ALLOW = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True"
-
-logger = logging.getLogger(__name__)
 
 
 def check_rollouts(url: str, config: TrainingConfig) -> None:

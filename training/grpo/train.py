@@ -91,8 +91,30 @@ and so makes the little that paths lose for their length as important as right a
 
 _LEAST_SPREAD = 1e-6
 _QUESTIONS_A_BATCH = 16
+_MAX_GRADIENT = 1.0
+_HANDED = "rollouts"  # folder of the adapters that a server draws with
 
 _Written = TypeVar("_Written")
+
+
+class RewardSplit(NamedTuple):
+    """Questions to train on, and held-out questions that choose the best weights."""
+
+    train: tuple[Question, ...]
+    valid: tuple[Question, ...]
+
+
+class RewardProgress(NamedTuple):
+    """How far a run has come. The numbers of step 0 are those of the start."""
+
+    step: int
+    steps: int  # unless the run stops early
+    epoch: float
+    reward: float | None  # mean of the paths drawn in the step
+    spread: float | None  # share of the questions whose paths differ in reward: only they teach
+    kl: float | None  # estimate of the divergence from the start for each choice, in nats
+    clipped: float | None  # share of the choices that the clip held back in the last update
+    valid_f1: float | None  # of the best paths for held-out questions; None between validations
 
 
 class DrawnGroup(NamedTuple):
@@ -369,30 +391,6 @@ def _choices(texts: Sequence[Text]) -> "tuple[Tensor, Tensor, Tensor]":
     return padded, torch.arange(width) < sizes[:, None], chosen
 
 
-_MAX_GRADIENT = 1.0
-_HANDED = "rollouts"  # folder of the adapters that a server draws with
-
-
-class RewardSplit(NamedTuple):
-    """Questions to train on, and held-out questions that choose the best weights."""
-
-    train: tuple[Question, ...]
-    valid: tuple[Question, ...]
-
-
-class RewardProgress(NamedTuple):
-    """How far a run has come. The numbers of step 0 are those of the start."""
-
-    step: int
-    steps: int  # unless the run stops early
-    epoch: float
-    reward: float | None  # mean of the paths drawn in the step
-    spread: float | None  # share of the questions whose paths differ in reward: only they teach
-    kl: float | None  # estimate of the divergence from the start for each choice, in nats
-    clipped: float | None  # share of the choices that the clip held back in the last update
-    valid_f1: float | None  # of the best paths for held-out questions; None between validations
-
-
 def check_processes() -> None:
     """Raise a `TrainingError` if a launcher has started several processes."""
     count = Processes.from_environment().count
@@ -412,17 +410,7 @@ def train_by_reward(
     reward: RewardFunction,
     report: Callable[[RewardProgress], None] = lambda progress: None,
 ) -> RewardResult:
-    """Train an adapter further, or resume an interrupted run with the same settings.
-
-    `report` is called after each step.
-
-    Raises:
-        ModelError: A model or an extra is missing, its texts cannot be constrained, or a server
-            that draws paths failed.
-        EndpointDown: Nothing answers at the graph's endpoint.
-        TrainingError: The folder holds another run or another process writes to it, there is
-            nothing to train on, or a gradient is not a number.
-    """
+    """Train an adapter further, or resume a run with the same settings; report each step."""
     require_lm_extra()
     check_processes()
     questions = [asdict(question) for question in (*split.train, *split.valid)]

@@ -101,18 +101,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+# Questions with gold, each with what was written for it.
 Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
-"""Questions with gold, each with what was written for it."""
-
 Beams = Mapping[str, Sequence[Candidate]]  # what was written, by the ids of questions
 POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
-MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
-"""The sources of questions that were made with their paths."""
+MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)  # of questions that were made with their paths
 
-
+# Called with the steps done and in all, and the mean loss of the last ones in nats.
 ReportStep: TypeAlias = Callable[[int, int, float], None]
-"""Called with the steps done and in all, and the mean loss of the last ones in nats."""
-
 _REPORTED = 50
 _LAYERS = ["query", "key", "value", "dense"]
 _L2 = 1.0  # on weights of features scaled to unit variance, in candidates
@@ -193,17 +189,6 @@ class PoolRunner:
         if self._judge is not None:
             tried = self._judge.read(question.text, tried, self._graph)
         return tried
-
-    def gold(self, id_: str, text: str, path: Candidate) -> Question | None:
-        """Make a question whose gold is what a path leads to; None if it leads nowhere."""
-        question = Question(id_, text, topics=(), golds=())
-        [tried] = self.run(question, [path])
-        if tried.table is None:
-            return None
-        if tried.boolean is not None or tried.count is not None:
-            return replace(question, boolean=tried.boolean, count=tried.count)
-        answers = tuple(sorted({term_text(term) for term in tried.terms}))
-        return replace(question, golds=(answers,)) if answers else None
 
     def texts(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the row of a question in ``pools``."""
@@ -370,8 +355,20 @@ def _of_paths(examples: ExampleSet, source: str, resources: Resources) -> list[_
     asked = [each for each in examples.examples if each.source == source]
     texts = {each.id: each.question for each in asked}
     paths = _gold_paths(asked)
-    found = {id_: runner.gold(f"{source} {id_}", texts[id_], paths[id_][0]) for id_ in paths}
-    return [_GoldQuestion(id_, question, paths[id_]) for id_, question in found.items() if question]
+    found = []
+    for id_, gold in paths.items():
+        question = Question(f"{source} {id_}", texts[id_], topics=(), golds=())
+        [tried] = runner.run(question, gold[:1])
+        if tried.table is None:
+            continue
+        if tried.boolean is not None or tried.count is not None:
+            question = replace(question, boolean=tried.boolean, count=tried.count)
+        elif answers := tuple(sorted({term_text(term) for term in tried.terms})):
+            question = replace(question, golds=(answers,))
+        else:
+            continue
+        found.append(_GoldQuestion(id_, question, gold))
+    return found
 
 
 def _gold_paths(examples: Iterable[Example]) -> dict[str, list[Candidate]]:
@@ -405,7 +402,7 @@ def train_reading(
     seed = config.seed if start is None else f"{config.seed} {reader_revision(start)}"
     rng = random.Random(seed)
     steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
-    optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)
+    optimizer = torch.optim.AdamW(network.named().values(), config.learning_rate, weight_decay=0.01)
 
     def rate(step: int) -> float:
         """Return the share of the highest rate: a rise, then half a cosine down to 5 %."""
@@ -450,10 +447,6 @@ class _Network:
         self._encoder.train()
         self._head = torch.nn.Linear(base.config.hidden_size, 1)
 
-    def trained(self) -> list["torch.nn.Parameter"]:
-        adapter = [each for each in self._encoder.parameters() if each.requires_grad]
-        return [*adapter, *self._head.parameters()]
-
     def loss(self, questions: Sequence[ReadingExample]) -> "Tensor":
         """Compute the mean loss of questions."""
         import torch
@@ -479,7 +472,7 @@ class _Network:
             losses.append(-(wanted / wanted.sum() * with_none.log_softmax(0)).sum())
         return torch.stack(losses).mean()
 
-    def _named(self) -> "dict[str, torch.nn.Parameter]":
+    def named(self) -> "dict[str, torch.nn.Parameter]":
         """Return what is trained by the names that it has in a file."""
         named = {f"head.{name}": each for name, each in self._head.named_parameters()}
         for name, each in self._encoder.named_parameters():
@@ -498,7 +491,7 @@ class _Network:
             settings = read_json(
                 folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=READER_VERSION
             )
-            named = self._named()
+            named = self.named()
             if settings.scale != self._scale:
                 raise ModelError(f"its scale is {settings.scale:g}, and has to be {self._scale:g}")
             if {n: t.shape for n, t in saved.items()} != {n: t.shape for n, t in named.items()}:
@@ -512,7 +505,7 @@ class _Network:
     def save(self, folder: Path) -> None:
         from safetensors.torch import save_file
 
-        tensors = {name: each.detach().contiguous() for name, each in self._named().items()}
+        tensors = {name: each.detach().contiguous() for name, each in self.named().items()}
         folder.mkdir(parents=True, exist_ok=True)
         save_file(tensors, folder / ADAPTER_FILE)
         settings = {"schema_version": READER_VERSION, "scale": self._scale}

@@ -6,8 +6,7 @@ whose relatives are held out. The folder can be resumed.
 
 The loss is binary cross-entropy over the right triples of a question and some of the wrong ones,
 and the optimizer Adam. The encoding of distances is that of the whole subgraph. After each epoch
-the weights are validated on all triples of held-out questions, and saved with all that is needed to
-resume the run exactly.
+the weights are validated on all triples of held-out questions, and saved with the state of the run.
 
 Source: SubgraphRAG §4.1, "Training", and its code, which takes all wrong triples and one question a
 step.
@@ -50,7 +49,7 @@ from kbqa.kb.commands.options import (
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.data.training_set import data_lines, data_record, split_examples, write_untrained
-from kbqa.training.options import exclude_option, files_option, output_option, print_counts
+from kbqa.training.options import exclude_option, files_option, output_option, print_left_out
 from kbqa.training.retriever.examples import (
     CHOSEN_BY,
     CUTOFFS,
@@ -216,7 +215,8 @@ def train_retriever(
     }
     write_untrained(output, split)
     _write_card(output, write_manifest(output, _PACKAGES, record))
-    print_counts(gathered)
+    print_note(f"{len(gathered.examples):,} examples")
+    print_left_out(gathered)
     if as_json:
         print_json({"scorer": str(scorer), **card.held_out})
     else:

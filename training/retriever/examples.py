@@ -77,7 +77,12 @@ if TYPE_CHECKING:
 
 LabelKind: TypeAlias = Literal["gold", "shortest"]
 
+CHOSEN_BY = 50  # the weights with the best recall of gold facts among this many triples are kept
+CUTOFFS = (10, 25, 50, 100, 200)  # how many triples are read
 MAX_ANSWERS = 50  # gold answers whose triples are looked up; few questions have more
+_QUESTIONS_A_BATCH = 256
+_NAMES_A_BATCH = 4096
+_ALL = slice(None)
 _MAX_MATCHES = 1000
 _TIMEOUT_S = 10.0
 _NAMES = "names"
@@ -302,7 +307,7 @@ def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
     topics: dict[ExampleKey, tuple[Entity, ...]] = {}
     for path in paths:
         source = source_name(path)
-        kept = list(kept_rows(path, source, scored_sets, gathered))
+        kept = list(kept_rows(path, scored_sets, gathered))
         sparql = [one.row.get("sparql") for one in kept]
         queries = [query if isinstance(query, str) else "" for query in sparql]
         converted = convert_queries(filter(None, queries))
@@ -315,13 +320,6 @@ def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
             topics[source, one.id] = gold_topics(one.row, crp)
         gathered.files.append(data_file(path))
     return Queries(gathered, topics)
-
-
-CHOSEN_BY = 50  # the weights with the best recall of gold facts among this many triples are kept
-CUTOFFS = (10, 25, 50, 100, 200)  # how many triples are read
-_QUESTIONS_A_BATCH = 256
-_NAMES_A_BATCH = 4096
-_ALL = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
