@@ -1,14 +1,13 @@
 """What is written about a run of the writer: its manifest, its card and a picture of its log.
 
-The card is made from the manifest and the log. It can be written again at any time, because an
-adapter is usually measured later.
+The card is made from the manifest and the log, and can be written again at any time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbqa.engine.evaluation.plots import new_figure
 from kbqa.engine.files import hardware
@@ -22,14 +21,7 @@ from kbqa.training.data.training_set import (
     data_record,
     write_untrained,
 )
-from kbqa.training.run import (
-    Processes,
-    Record,
-    read_log,
-    read_manifest,
-    write_card,
-    write_manifest,
-)
+from kbqa.training.run import Processes, Record, read_log, read_manifest, write_card, write_manifest
 from kbqa.training.writer import RewardResult, TrainingResult
 
 if TYPE_CHECKING:
@@ -39,18 +31,6 @@ if TYPE_CHECKING:
 CURVES_FILE = "training_curves.png"
 _PACKAGES = ("accelerate", "peft", "safetensors", "tokenizers", "torch", "transformers")
 _MEANS = ("reward", "spread", "kl", "clipped")
-
-
-class Measured(NamedTuple):
-    """A measurement of a trained model.
-
-    ``Measured("F1", "WebQSP test half, gold entities, n = 5", "0.71 ± 0.03", 840)``
-    """
-
-    what: str
-    on: str  # question set, entities and settings
-    value: str
-    n: int
 
 
 def write_writer_reports(
@@ -99,12 +79,15 @@ def write_writer_reports(
     write_model_card(output)
 
 
-def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
+def write_model_card(output: Path) -> None:
     """Write the card next to the weights: what they are, how they were trained, and on what."""
     manifest = read_manifest(output)
     by_reward = manifest.get("stage") == "grpo"  # older manifests name no stage
-    training = (_rewarding if by_reward else _training)(manifest)
-    curve = (_reward_curve if by_reward else _curve)(output, manifest["result"])
+    table = (_reward_table if by_reward else _table)(read_log(output), manifest["result"])
+    training = [*_training(manifest, by_reward=by_reward), "", *table]
+    if (output / CURVES_FILE).is_file():
+        what = "Rewards" if by_reward else "Losses"
+        training += ["", f"![{what} and validations by step]({CURVES_FILE})"]
     write_card(
         output,
         manifest,
@@ -113,8 +96,8 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
         introduction=_introduction(manifest["settings"]),
         sections={
             "Data": data_lines(manifest["data"]),
-            "Training": [*training, "", *curve],
-            "Measured": _measured(measured),
+            "Training": training,
+            "Measured": ["Nothing yet, except the table above."],
         },
     )
 
@@ -138,85 +121,66 @@ def _introduction(settings: Record) -> Iterator[str]:
     yield "questions, but no facts."
 
 
-def _training(manifest: Record) -> Iterator[str]:
-    settings, result = manifest["settings"], manifest["result"]
-    yield from _model(manifest)
-    batches = f"{settings['accumulate']} × " if settings["accumulate"] > 1 else ""
-    yield (
-        f"- epochs: {settings['epochs']} of {result['train_examples']:,} examples at most,"
-        f" {result['steps']:,} steps of {batches}{settings['batch_size']} taken"
-        f"{', then stopped early' if result['stopped_early'] else ''}"
-    )
-    if number := settings.get("suggested_relations"):
-        yield f"- suggested with each question: {number} relations at most, the retriever's best"
-    yield f"- {_optimizer(settings)}"
-    yield "- loss on target tokens only, not on the prompt"
-    yield (
-        f"- {result['seconds']:,.0f} seconds, {result['trained_tokens']:,} tokens,"
-        f" {result['tokens_per_second']:,.0f} tokens a second, validation included"
-    )
-    yield f"- {_machine(manifest)}"
-
-
-def _rewarding(manifest: Record) -> Iterator[str]:
-    settings, result = manifest["settings"], manifest["result"]
-    yield from _model(manifest)
-    yield (
-        f"- by reward from the graph, with GRPO: {settings['group']} paths drawn for each question"
-        f" at temperature {settings['temperature']:g}, constrained by the graph"
-    )
-    if settings.get("rollouts"):
-        yield "- the paths were drawn by a vLLM server, so the run cannot be repeated to the bit"
-    yield (
-        f"- the reward is the F1 of a path's answers, less {settings['relaxed_cost']:.0%} of it if"
-        f" the path is relaxed and {settings['part_cost']:.0%} for each hop and constraint"
-    )
-    yield (
-        f"- epochs: {settings['epochs']} of {result['train_questions']:,} questions at most,"
-        f" {result['steps']:,} steps of {settings['questions']} taken"
-        f"{', then stopped early' if result['stopped_early'] else ''};"
-        f" {settings['passes']} updates a step, clip {settings['clip']:g},"
-        f" weight of the KL divergence {settings['kl']:g}"
-    )
-    yield f"- {_optimizer(settings)}"
-    yield f"- {result['seconds']:,.0f} seconds, validation included"
-    yield f"- {_machine(manifest)}"
-
-
-def _model(manifest: Record) -> Iterator[str]:
-    settings, result = manifest["settings"], manifest["result"]
+def _training(manifest: Record, *, by_reward: bool) -> Iterator[str]:
+    settings, result, machine = manifest["settings"], manifest["result"], manifest["hardware"]
+    stopped = ", then stopped early" if result["stopped_early"] else ""
     yield f"- base model: {manifest['base']['name']} ({manifest['base']['revision'] or 'unknown'})"
     if manifest.get("start_sha256"):
         yield f"- started from the adapter in {settings['start']} ({manifest['start_sha256']})"
-    yield f"- {_method(settings)}; {result['trainable_parameters']:,} parameters, saved in bf16"
-
-
-def _optimizer(settings: Record) -> str:
-    return (
-        f"AdamW, highest learning rate {settings['learning_rate']:g}, reached after"
+    layers = settings["lora_targets"]
+    way = (
+        f"LoRA: rank {settings['lora_rank']}, alpha {settings['lora_alpha']},"
+        f" dropout {settings['lora_dropout']:g},"
+        f" on {'all linear layers' if layers == list(ALL_LAYERS) else ', '.join(layers)}"
+    )
+    if settings["full"]:
+        way = "full fine-tuning"
+    yield f"- {way}; {result['trainable_parameters']:,} parameters, saved in bf16"
+    if by_reward:
+        yield (
+            f"- by reward from the graph, with GRPO: {settings['group']} paths drawn for each"
+            f" question at temperature {settings['temperature']:g}, constrained by the graph"
+        )
+        if settings.get("rollouts"):
+            yield (
+                "- the paths were drawn by a vLLM server, so the run cannot be repeated to the bit"
+            )
+        yield (
+            f"- the reward is the F1 of a path's answers, less {settings['relaxed_cost']:.0%} of it"
+            f" if the path is relaxed and {settings['part_cost']:.0%} for each hop and constraint"
+        )
+        yield (
+            f"- epochs: {settings['epochs']} of {result['train_questions']:,} questions at most,"
+            f" {result['steps']:,} steps of {settings['questions']} taken{stopped};"
+            f" {settings['passes']} updates a step, clip {settings['clip']:g},"
+            f" weight of the KL divergence {settings['kl']:g}"
+        )
+    else:
+        batches = f"{settings['accumulate']} × " if settings["accumulate"] > 1 else ""
+        yield (
+            f"- epochs: {settings['epochs']} of {result['train_examples']:,} examples at most,"
+            f" {result['steps']:,} steps of {batches}{settings['batch_size']} taken{stopped}"
+        )
+        if number := settings.get("suggested_relations"):
+            most = f"{number} relations at most, the retriever's best"
+            yield f"- suggested with each question: {most}"
+    yield (
+        f"- AdamW, highest learning rate {settings['learning_rate']:g}, reached after"
         f" {settings['warmup']:.0%} of the steps, cosine schedule down to"
         f" {settings['final_rate']:.0%} of it; seed {settings['seed']}"
     )
+    tokens = ""
+    if not by_reward:
+        yield "- loss on target tokens only, not on the prompt"
+        a_second = f"{result['tokens_per_second']:,.0f} tokens a second"
+        tokens = f" {result['trained_tokens']:,} tokens, {a_second},"
+    yield f"- {result['seconds']:,.0f} seconds,{tokens} validation included"
+    cores = f"{machine['processor']}, {machine['cores']} cores"
+    yield f"- {', '.join(machine['gpus']) or cores}"
 
 
-def _machine(manifest: Record) -> str:
-    hardware = manifest["hardware"]
-    return ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['cores']} cores"
-
-
-def _method(settings: Record) -> str:
-    if settings["full"]:
-        return "full fine-tuning"
-    targets = settings["lora_targets"]
-    layers = "all linear layers" if targets == list(ALL_LAYERS) else ", ".join(targets)
-    return (
-        f"LoRA: rank {settings['lora_rank']}, alpha {settings['lora_alpha']},"
-        f" dropout {settings['lora_dropout']:g}, on {layers}"
-    )
-
-
-def _curve(output: Path, result: Record) -> Iterator[str]:
-    """Tabulate the run from validation to validation."""
+def _table(log: Sequence[Record], result: Record) -> Iterator[str]:
+    """Tabulate a run from validation to validation."""
     yield "Losses are means per target token, natural log. Main paths are the share of the"
     yield "held-out questions asked whose main path greedy decoding writes exactly."
     if result["valid_loss"] is not None:
@@ -224,12 +188,11 @@ def _curve(output: Path, result: Record) -> Iterator[str]:
     yield ""
     yield "| step | epoch | loss, trained on | loss, held out | main paths, held out |"
     yield "|---|---|---|---|---|"
-    for row in _stretches(read_log(output)):
+    for row in _stretches(log):
         yield (
             f"| {row['step']:,} | {row['epoch']:.3g} | {row['loss']:.4f}"
             f" | {_number(row['valid_loss'])} | {_number(row.get('valid_main_path'))} |"
         )
-    yield from _picture(output, "Losses and validations by step")
 
 
 def _stretches(log: Sequence[Record]) -> Iterator[Record]:
@@ -245,7 +208,7 @@ def _stretches(log: Sequence[Record]) -> Iterator[Record]:
             loss, steps = 0.0, 0
 
 
-def _reward_curve(output: Path, result: Record) -> Iterator[str]:
+def _reward_table(log: Sequence[Record], result: Record) -> Iterator[str]:
     """Tabulate a run of training by reward from validation to validation."""
     yield "F1 is that of the path that greedy decoding, constrained by the graph, writes for"
     yield "held-out questions. The other columns are means over the steps since the row before:"
@@ -256,10 +219,9 @@ def _reward_curve(output: Path, result: Record) -> Iterator[str]:
     yield ""
     yield "| step | reward | with spread | KL | clipped | F1, held out |"
     yield "|---|---|---|---|---|---|"
-    for row in _reward_stretches(read_log(output)):
+    for row in _reward_stretches(log):
         numbers = (row[name] for name in (*_MEANS, "valid_f1"))
         yield f"| {row['step']:,} | {' | '.join(map(_number, numbers))} |"
-    yield from _picture(output, "Rewards and validations by step")
 
 
 def _reward_stretches(log: Sequence[Record]) -> Iterator[Record]:
@@ -268,78 +230,45 @@ def _reward_stretches(log: Sequence[Record]) -> Iterator[Record]:
     for row in log:
         since.append(row)
         if row["valid_f1"] is not None or row is log[-1]:
-            yield {**row, **{name: _mean(each[name] for each in since) for name in _MEANS}}
+            known = {n: [each[n] for each in since if each[n] is not None] for n in _MEANS}
+            yield {**row, **{n: fmean(values) if values else None for n, values in known.items()}}
             since = []
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    """Return the mean of the values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
-def _picture(output: Path, title: str) -> Iterator[str]:
-    if (output / CURVES_FILE).is_file():
-        yield from ("", f"![{title}]({CURVES_FILE})")
 
 
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _measured(measured: Sequence[Measured]) -> Iterator[str]:
-    if not measured:
-        yield "Nothing yet, except the table above."
-        return
-    yield "| measure | on | value | n |"
-    yield "|---|---|---|---|"
-    for one in measured:
-        yield f"| {one.what} | {one.on} | {one.value} | {one.n:,} |"
-
-
 def draw_curves(output: Path, stage: Stage = "sft") -> Path:
-    """Draw the losses or rewards, and the validations, of a run by step: a picture in its folder.
-
-    Raises:
-        ImportError: matplotlib, of the `plots` extra, is not installed.
-    """
+    """Draw the losses or rewards, and the validations, of a run by step, in its folder."""
+    log = read_log(output)
     figure, axes = new_figure(8, 4.5)
-    (_draw_rewards if stage == "grpo" else _draw_losses)(axes, read_log(output))
+    if stage == "grpo":
+        rows = list(_reward_stretches(log))
+        axes.set(xlabel="step", ylabel="reward, F1, share", ylim=(0, 1))
+        _plot(axes, rows, "reward", "C0o-", "mean reward")
+        _plot(axes, rows, "valid_f1", "C1s-", "F1 of held-out questions")
+        _plot(axes, rows, "spread", "C2:", "questions with spread")
+        if any(row["kl"] is not None for row in rows):
+            nats = axes.twinx()
+            nats.set(ylabel="KL divergence from the start for each choice, nats")
+            _plot(nats, rows, "kl", "C3--", "KL divergence")
+    else:
+        axes.set(xlabel="step", ylabel="loss per target token, nats", yscale="log")
+        _plot(axes, log, "loss", "C0", "training loss")
+        _plot(axes, log, "valid_loss", "C1o-", "loss on held-out examples")
+        if any(row.get("valid_main_path") is not None for row in log):
+            shares = axes.twinx()
+            shares.set(ylabel="main paths written exactly", ylim=(0, 1))
+            _plot(shares, log, "valid_main_path", "C2s--", "main paths of held-out questions")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
     picture = output / CURVES_FILE
     figure.savefig(picture, dpi=150)
     return picture
 
 
-def _draw_losses(losses: "Axes", log: Sequence[Record]) -> None:
-    losses.set(xlabel="step", ylabel="loss per target token, nats", yscale="log")
-    losses.plot(*_points(log, "loss"), "C0", label="training loss")
-    if valid := _points(log, "valid_loss"):
-        losses.plot(*valid, "C1o-", label="loss on held-out examples")
-    if paths := _points(log, "valid_main_path"):
-        shares = losses.twinx()
-        shares.set(ylabel="main paths written exactly", ylim=(0, 1))
-        shares.plot(*paths, "C2s--", label="main paths of held-out questions")
-
-
-def _draw_rewards(shares: "Axes", log: Sequence[Record]) -> None:
-    shares.set(xlabel="step", ylabel="reward, F1, share", ylim=(0, 1))
-    means = list(_reward_stretches(log))
-    series = (
-        ("C0o-", "mean reward", "reward"),
-        ("C1s-", "F1 of held-out questions", "valid_f1"),
-        ("C2:", "questions with spread", "spread"),
-    )
-    for style, label, name in series:
-        if points := _points(means, name):
-            shares.plot(*points, style, label=label)
-    if divergences := _points(means, "kl"):
-        nats = shares.twinx()
-        nats.set(ylabel="KL divergence from the start for each choice, nats")
-        nats.plot(*divergences, "C3--", label="KL divergence")
-
-
-def _points(rows: Sequence[Record], name: str) -> list[tuple[float, ...]]:
-    """Return the steps with a known value, and these values; nothing if there are none."""
+def _plot(axes: "Axes", rows: Sequence[Record], name: str, style: str, label: str) -> None:
+    """Plot the values that are known by step; nothing if there are none."""
     known = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
-    return list(zip(*known, strict=True))
+    if known:
+        axes.plot(*zip(*known, strict=True), style, label=label)

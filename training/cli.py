@@ -1,57 +1,131 @@
 """The command `kbqa train-crp`."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from kbqa.engine.cli import check_key
 from kbqa.engine.commands.options import check_output
+from kbqa.engine.writing.checkpoint import adapter_config, base_model, require_lm_extra
+from kbqa.engine.writing.generate import PROMPT_FILE, load_prompt_format
 from kbqa.engine.writing.steering import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
     is_given,
     json_option,
+    option_names,
+    options_of,
     print_json,
     print_note,
     print_result,
 )
 from kbqa.kb.graph import Graph
-from kbqa.training.config import GrpoConfig, Stage, TrainingConfig
-from kbqa.training.data.training_set import Fold, Split
+from kbqa.sparql.errors import ModelError
+from kbqa.training.config import (
+    FULL_LEARNING_RATE,
+    GRPO_DEFAULTS,
+    PRESETS,
+    GrpoConfig,
+    Stage,
+    TrainingConfig,
+)
+from kbqa.training.data.training_set import Fold, suggest_relations
 from kbqa.training.options import (
     DataChoice,
-    FoldNumber,
-    SetWeight,
     check_composed,
-    check_stage,
-    complete_config,
-    complete_grpo,
     composed_option,
-    config_options,
     exclude_option,
-    grpo_options,
+    files_option,
     output_option,
-    preset_help,
-    preset_option,
-    print_counts,
-    stage_option,
+    print_left_out,
 )
 
 if TYPE_CHECKING:
-    from kbqa.training.writer import TrainingProgress, TrainingResult
+    from kbqa.training.writer import TrainingProgress
+
+
+_DEFAULT = TrainingConfig()
+_SFT_ONLY = (
+    "demo_questions",
+    "composed_questions",
+    "accumulate",
+    "full",
+    "lora_dropout",
+    "format",
+    "suggested_relations",
+    "max_length",
+    "gradient_checkpointing",
+)
+"""Options without a meaning in stage ``grpo``. Rank, alpha and layers are checked by `--start`."""
+
+
+class _SetWeight(click.ParamType[tuple[str, float]]):
+    """A question set and a number, as in ``webqsp.train=2``."""
+
+    name = "set=number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        source, _, number = str(value).rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if not source or not 0 <= weight < float("inf"):
+            self.fail(f"{value!r} is not SET=NUMBER, such as webqsp.train=2", param, ctx)
+        return source, weight
+
+
+class _FoldNumber(click.ParamType[Fold]):
+    """One of some folds, as in ``1/2``."""
+
+    name = "k/n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fold:
+        at, _, of = str(value).partition("/")
+        if not (at.isdecimal() and of.isdecimal() and 1 <= int(at) <= int(of) and int(of) > 1):
+            self.fail(f"{value!r} is not K/N, such as 1/2 for the first of two", param, ctx)
+        return Fold(int(at), int(of))
+
+
+config_options = options_of(TrainingConfig, "config")
+preset_option = click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="kbqa",
+    help="Named settings, listed below; other options override them.",
+)
+
+
+def preset_help() -> str:
+    """Describe the presets for `--help`."""
+    paragraphs = []
+    for name, preset in PRESETS.items():
+        settings = ", ".join(
+            f"{one.replace('_', ' ')} {_shown(value)}" for one, value in preset.settings.items()
+        )
+        paragraphs.append(f"Preset {name} ({preset.source}): {settings or 'the defaults above'}.")
+    defaults = ", ".join(f"{n.replace('_', ' ')} {_shown(v)}" for n, v in GRPO_DEFAULTS.items())
+    paragraphs.append(f"With --stage grpo the defaults are: {defaults}.")
+    return "\n\n".join(paragraphs)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @click.command("train-crp", epilog=preset_help())
-@click.option(
+@files_option(
     "--data",
     "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Question set with SPARQL or CRPs, ours or official; repeatable. Missing names of "
+    "Question set with SPARQL or CRPs, ours or official; repeatable. Missing names of "
     "entities are looked up in --store or --endpoint.",
 )
 @exclude_option
@@ -66,7 +140,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weight",
     "weights",
-    type=SetWeight(),
+    type=_SetWeight(),
     multiple=True,
     metavar="SET=NUMBER",
     help="How often to use the examples of a set in an epoch; repeatable. 2 is twice; of 0.1, a "
@@ -82,14 +156,20 @@ if TYPE_CHECKING:
 @click.option(
     "--leave-out-fold",
     "fold",
-    type=FoldNumber(),
+    type=_FoldNumber(),
     metavar="K/N",
     help="Leave out the Kth of N parts of the questions, so that a judge can learn from what this "
     "model writes for them; see kbqa train-judge.",
 )
 @graph_options
-@stage_option
-@grpo_options
+@click.option(
+    "--stage",
+    type=click.Choice(get_args(Stage)),
+    default="sft",
+    help="Train on gold paths (sft), or train an adapter further by the F1 of the paths that "
+    "it writes (grpo).",
+)
+@options_of(GrpoConfig, "grpo")
 @preset_option
 @config_options
 @json_option
@@ -115,10 +195,8 @@ def train_crp(
     those with the highest F1 on them. To train on several GPUs, start one process for each:
     `torchrun --nproc-per-node 4 -m kbqa.engine.cli train-crp --accumulate 4 …`
     """
-    from kbqa.engine.writing.checkpoint import base_model, require_lm_extra
-
     check_stage(stage, preset, files, config, grpo, graph)
-    grpo = complete_grpo(grpo, preset)
+    grpo = replace(grpo, **_chosen(grpo, preset))
     config = complete_config(config, preset, stage)
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
@@ -154,42 +232,38 @@ def train_crp(
 def _train_on_paths(
     data: DataChoice, output: Path, config: TrainingConfig, graph: GraphChoice, as_json: bool
 ) -> None:
+    from tqdm import tqdm
+
     from kbqa.training.card import write_writer_reports
     from kbqa.training.run import Processes
     from kbqa.training.writer import train_adapter
 
     is_main = Processes.from_environment().is_main
-    with _opened(graph) as opened:
+    choice: AbstractContextManager[Graph | None] = nullcontext()
+    if not graph.is_demo:
+        choice = closing(graph.open())
+    with choice as opened:
         gathered = data.load(config.crp_format, opened)
         split = data.split(gathered)
         if is_main:
-            print_counts(gathered)
+            print_note(f"{len(gathered.examples):,} examples")
+            print_left_out(gathered)
         split = data.weigh(split, gathered)
         if opened is not None and config.suggested_relations:
-            split = _suggest(split, opened, config.suggested_relations)
+            with tqdm(desc="suggesting relations", unit="question", disable=None) as bar:
+                split = suggest_relations(split, opened, config.suggested_relations, bar.update)
     result = train_adapter(split, output, config, _print_progress)
-    if is_main:
-        write_writer_reports(output, config, gathered, split, result)
-        _print_result(result, config, as_json)
-
-
-def _suggest(split: Split, graph: Graph, count: int) -> Split:
-    from tqdm import tqdm
-
-    from kbqa.training.data.training_set import suggest_relations
-
-    with tqdm(desc="suggesting relations", unit="question", disable=None) as bar:
-        return suggest_relations(split, graph, count, bar.update)
-
-
-@contextmanager
-def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
-    """Open the graph that the user chose, if any."""
-    if graph.is_demo:
-        yield None
+    if not is_main:
         return
-    with closing(graph.open()) as opened:
-        yield opened
+    write_writer_reports(output, config, gathered, split, result)
+    if as_json:
+        print_json({**result._asdict(), "adapter": str(result.adapter)})
+        return
+    if result.stopped_early:
+        print_note(f"stopped early at step {result.steps:,}")
+    free = "" if config.crp_format in CONSTRAINED_FORMS else " --decoding none"
+    ask = f"kbqa ask --adapter {result.adapter}{free}"
+    print_result(f"adapter in {result.adapter}: ask with `{ask}`")
 
 
 def _print_progress(progress: "TrainingProgress") -> None:
@@ -202,13 +276,84 @@ def _print_progress(progress: "TrainingProgress") -> None:
     )
 
 
-def _print_result(result: "TrainingResult", config: TrainingConfig, as_json: bool) -> None:
-    record = {**result._asdict(), "adapter": str(result.adapter)}
-    if as_json:
-        print_json(record)
+def complete_config(config: TrainingConfig, preset: str, stage: Stage = "sft") -> TrainingConfig:
+    """Return the settings of a run, where a chosen option overrides the preset and the stage."""
+    by_reward = stage == "grpo"
+    settings: dict[str, Any] = {"learning_rate": FULL_LEARNING_RATE} if config.full else {}
+    settings |= GRPO_DEFAULTS if by_reward else {}
+    settings |= _chosen(config, preset)
+    if settings.get("start"):
+        settings |= _settings_of_start(settings)
+        if not by_reward:  # Training by reward reads the prompt of its start itself.
+            start = Path(settings["start"])
+            settings.setdefault("lora_dropout", adapter_config(start).get("lora_dropout", 0.0))
+            has_prompt = (start / PROMPT_FILE).exists()
+            shown = load_prompt_format(start).relations if has_prompt else 0
+            settings.setdefault("suggested_relations", shown)
+    return replace(_DEFAULT, **settings)
+
+
+def _chosen(config: TrainingConfig | GrpoConfig, preset: str) -> dict[str, Any]:
+    """Return the settings of a configuration that its preset has or the user chose."""
+    names = {each.name for each in fields(config)}
+    options = option_names(type(config))
+    return {
+        **{name: value for name, value in PRESETS[preset].settings.items() if name in names},
+        **{name: getattr(config, name) for name, option in options.items() if is_given(option)},
+    }
+
+
+def check_stage(
+    stage: Stage,
+    preset: str,
+    files: tuple[Path, ...],
+    config: TrainingConfig,
+    grpo: GrpoConfig,
+    graph: GraphChoice,
+) -> None:
+    """Check that all chosen options fit the stage, and that it has what it needs."""
+    others = _SFT_ONLY if stage == "grpo" else tuple(option_names(GrpoConfig).values())
+    others = (*others, "preset") if PRESETS[preset].stage != stage else others
+    for name in filter(is_given, others):
+        option = f"--{name.replace('_', '-')}"
+        raise click.UsageError(f"{option} does not go with --stage {stage}. Leave it out.")
+    if stage == "sft":
         return
-    if result.stopped_early:
-        print_note(f"stopped early at step {result.steps:,}")
-    free = "" if config.crp_format in CONSTRAINED_FORMS else " --decoding none"
-    ask = f"kbqa ask --adapter {result.adapter}{free}"
-    print_result(f"adapter in {result.adapter}: ask with `{ask}`")
+    if not config.start:
+        raise click.UsageError("--stage grpo needs --start DIR, an adapter trained on gold paths")
+    if not files:
+        raise click.UsageError("--stage grpo needs --data FILE, questions to write paths for")
+    if graph.is_demo:
+        raise click.UsageError(
+            "--stage grpo needs a graph to run paths on: --store DIR or --endpoint URL"
+        )
+    check_key("rollouts", grpo.rollouts, "KBQA_SERVER_API_KEY")
+
+
+def _settings_of_start(settings: dict[str, Any]) -> dict[str, Any]:
+    """Read the settings that an adapter to start from decides; given ones may not contradict it."""
+    folder = Path(settings["start"])
+    if settings.get("full"):
+        raise click.UsageError("--start is for adapters: with --full, give the folder as --base")
+    config = adapter_config(folder)
+    try:
+        layers = config["target_modules"]
+        decided = {
+            "start": str(folder),
+            "base": config["base_model_name_or_path"],
+            "lora_rank": config["r"],
+            "lora_alpha": config["lora_alpha"],
+            "lora_targets": (layers,) if isinstance(layers, str) else tuple(sorted(layers)),
+        }
+        replace(_DEFAULT, **decided)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"the adapter in {folder} cannot be trained further: {reason}") from None
+    for name, value in decided.items():
+        given = settings.get(name, value)
+        if name != "start" and _shown(given) != _shown(value):
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} {_shown(given)}: the adapter in {folder} has "
+                f"{_shown(value)}. Leave the option out."
+            )
+    return decided

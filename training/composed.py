@@ -21,7 +21,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -40,9 +40,7 @@ from kbqa.training.data.training_set import (
     ExampleSet,
     ScoredSets,
     kept_rows,
-    parent_id,
     read_scored_sets,
-    source_name,
 )
 
 _TURNS = 3
@@ -58,9 +56,7 @@ _FEW = 5  # ends of a relation of an entity that has very many edges
 _MOST_CHARACTERS = 50
 _NOT_ASKED = ("authority.", "base.", "common.", "m.", "topic_server.", "user.")
 """Relations that people do not ask about by their names."""
-_INVERSE = "_inverse"
-"""The end of relations that Freebase named for want of words."""
-
+_INVERSE = "_inverse"  # the end of relations that Freebase named for want of words
 _ARTICLE = re.compile(r"(?i)\b(?:the|an?) $")
 _SAYS = (
     "whose {what} is {end}",
@@ -108,12 +104,11 @@ _COMPARED = (
     "{question} and has a {what} {word} {value}",
 )
 
+# Relations, their end, and the mediator between two of them.
 _Way: TypeAlias = tuple[tuple[str, ...], Term, str | None]
-"""Relations, their end, and the mediator between two of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(NamedTuple):
     """A training question that others are made from."""
 
     id: str  # of the question that it was made from, or its own
@@ -142,17 +137,13 @@ def add_composed(
     """Compose questions on a graph, half of them from those of question sets, and gather them.
 
     Rows without SPARQL are not used, nor are questions and facts of the sets to be scored on.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-        GraphError: The graph does not answer.
     """
     scored_sets = read_scored_sets(scored)
     composer = Composer(graph, scored_sets.facts, seed)
     bases = [base for path in paths for base in _bases(path, scored_sets)]
     random.Random(seed).shuffle(bases)
-    made = islice(_sayable(chain.from_iterable(map(composer.made_from, bases)), form), count // 2)
-    examples = [*made]
+    made = chain.from_iterable(map(composer.made_from, bases))
+    examples = list(islice(_sayable(made, form), count // 2))
     examples += islice(_sayable(composer.direct(), form), count - len(examples))
     for number, (composed, target) in enumerate(examples):
         row_id = f"{COMPOSED_SOURCE}-{number}"
@@ -164,13 +155,13 @@ def add_composed(
 
 def _bases(path: Path, scored_sets: ScoredSets) -> Iterator[Base]:
     """Read the questions of a set that have a query, without counting those left out again."""
-    kept = list(kept_rows(path, source_name(path), scored_sets, ExampleSet()))
+    kept = list(kept_rows(path, scored_sets, ExampleSet()))
     queries = [row_query(one.row) for one in kept]
     converted = convert_queries(filter(None, queries))
     for one, query in zip(kept, queries, strict=True):
         crp = converted.get(query)
         if isinstance(crp, Crp):
-            yield Base(parent_id(one.row) or one.id, one.question, crp)
+            yield Base(one.parent or one.id, one.question, crp)
 
 
 def _sayable(composed: Iterator[Composed], form: TargetForm) -> Iterator[tuple[Composed, str]]:
@@ -194,10 +185,10 @@ class Composer:
     def direct(self) -> Iterator[Composed]:
         """Ask about a fact of each relation of the graph, then about another of each."""
         relations = list(filter(_is_askable, list_relations(self._graph)))
-        self._rng("relations").shuffle(relations)
+        random.Random(f"{self._seed}/relations").shuffle(relations)
         for turn in range(_TURNS):
             for relation in relations:
-                rng = self._rng(f"{turn}/{relation}")
+                rng = random.Random(f"{self._seed}/{turn}/{relation}")
                 for subject, name in self._subjects(relation, rng):
                     facts = [f for f in self._facts.of(subject) if f.relations[0] == relation]
                     fact = self._rarest(subject, facts, rng)
@@ -207,7 +198,7 @@ class Composer:
 
     def made_from(self, base: Base) -> Iterator[Composed]:
         """Compose new questions from a question, one of each kind that it allows."""
-        rng = self._rng(base.id + base.question)
+        rng = random.Random(f"{self._seed}/{base.id}{base.question}")
         if base.crp.form != "select" or not all(isinstance(step, Hop) for step in base.crp.path):
             return
         if any(True for each in base.crp.all_constraints() for _ in each.references()):
@@ -246,13 +237,22 @@ class Composer:
         topic = base.crp.topic.mid
         if topic is None or not is_mid(topic):
             return None
-        facts = [f for f in self._facts.of(topic) if isinstance(f.end, str)]
-        facts = [f for f in facts if f.relations[0] != _first_relation(base.crp)]
+        first = base.crp.path[0].relation if isinstance(base.crp.path[0], Hop) else ""
+        facts = [
+            fact
+            for fact in self._facts.of(topic)
+            if isinstance(fact.end, str) and fact.relations[0] != first
+        ]
         fact = self._rarest(topic, facts, rng)
-        class_name = self._class_name(topic)
-        if fact is None or class_name is None or self._subjects_of(fact) != {topic}:
+        classes = self._graph.neighbours(topic, _CLASS, "out")
+        first_class = sorted(each for each in classes if isinstance(each, str))[:1]
+        class_names = list(self._graph.labels(first_class).values())
+        if fact is None or not class_names:
             return None
-        description = f"the {class_name.lower()} {self._says(fact, rng)}"
+        described = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
+        if self._answers(described) != [topic]:
+            return None
+        description = f"the {class_names[0].lower()} {self._says(fact, rng)}"
         written = (replace_name(base.question, name, description) for name in self._names(topic))
         question = next((each for each in written if each is not None), None)
         if question is None:
@@ -279,7 +279,8 @@ class Composer:
         test = compare_with(
             "=", fact.name if isinstance(end, LiteralTerm) else Entity(fact.name, end)
         )
-        crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
+        holds = Constraint(base.crp.answer, fact.hops(), test)
+        crp = replace(base.crp, constraints=(*base.crp.constraints, holds))
         if not 0 < len(self._answers(crp)) < len(answers):
             return None
         question = rng.choice(_ADDS).format(
@@ -307,7 +308,8 @@ class Composer:
             operator: Operator = rng.choice(("<", ">"))
             value = fact.end.text[:10] if kind == "date" else fact.end.text
             test = compare_with(operator, LiteralTerm(value))
-            crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
+            holds = Constraint(base.crp.answer, fact.hops(), test)
+            crp = replace(base.crp, constraints=(*base.crp.constraints, holds))
             word = rng.choice(_COMPARES[kind, operator])
             compared = rng.choice(_COMPARED)
             question = compared.format(question=stem, what=what, word=word, value=value)
@@ -327,29 +329,25 @@ class Composer:
 
     def _is_known(self, entity: str, fact: "_Fact") -> bool:
         ends = (entity, str(fact.end))
-        schema = self._schema(fact)
+        schema = self._facts.schema.of(fact.relations)
         reverses = (schema.property(relation) for relation in fact.relations)
         relations = {*fact.relations, *(each.reverse for each in reverses if each is not None)}
         return any((end, relation) in self._known for end in ends for relation in relations)
 
     def _words(self, fact: "_Fact") -> str:
         """Return what people call the relations of a fact."""
-        schema = self._schema(fact)
+        schema = self._facts.schema.of(fact.relations)
         return " ".join(dict.fromkeys(_relation_name(each, schema) for each in fact.relations))
 
     def _says(self, fact: "_Fact", rng: random.Random) -> str:
         """Write a fact of an entity as a clause: *whose currency is Euro*."""
         return rng.choice(_SAYS).format(what=self._words(fact), end=fact.name)
 
-    def _schema(self, fact: "_Fact") -> Schema:
-        """Return what the schema states about the relations of a fact."""
-        return self._facts.schema.of(fact.relations)
-
     def _kind(self, fact: "_Fact") -> Literal["entity", "number", "date", "text"]:
         """Return what a fact ends in."""
         if not isinstance(fact.end, LiteralTerm):
             return "entity"
-        stated = self._schema(fact).property(fact.relations[-1])
+        stated = self._facts.schema.of(fact.relations).property(fact.relations[-1])
         expected = stated.expected_type if stated is not None else None
         if expected in ("type.int", "type.float"):
             return "number"
@@ -378,22 +376,12 @@ class Composer:
         mids = sorted(each for each in found if isinstance(each, str))
         return mids if len(mids) == len(found) <= _MOST_ANSWERS else []
 
-    def _subjects_of(self, fact: "_Fact") -> set[str]:
-        """Return the entities of which a fact holds."""
-        crp = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
-        return set(self._answers(crp))
-
     def _names(self, entity: str) -> list[str]:
         """Return what people call an entity, the longest name first."""
         aliases = self._graph.neighbours(entity, _ALIAS, "out")
         texts = {each.text for each in aliases if isinstance(each, LiteralTerm)}
         texts |= set(self._graph.labels([entity]).values())
         return sorted(texts, key=lambda text: (-len(text), text))
-
-    def _class_name(self, entity: str) -> str | None:
-        classes = self._graph.neighbours(entity, _CLASS, "out")
-        mids = sorted(each for each in classes if isinstance(each, str))
-        return self._graph.labels(mids[:1]).get(mids[0]) if mids else None
 
     def _named(self, composed: Composed) -> Composed | None:
         """Give the entities of a path their names; None if one has none."""
@@ -406,9 +394,6 @@ class Composer:
         )
         return composed._replace(crp=crp)
 
-    def _rng(self, content: str) -> random.Random:
-        return random.Random(f"{self._seed}/{content}")
-
 
 class _Fact(NamedTuple):
     """What is known of an entity, by one relation, or by one to a mediator and one from there."""
@@ -419,11 +404,9 @@ class _Fact(NamedTuple):
     node: str | None = None  # the mediator
 
     def hops(self) -> tuple[Hop, ...]:
-        """Return the way from the entity to the end."""
         return tuple(Hop(relation) for relation in self.relations)
 
     def way_back(self) -> tuple[Hop, ...]:
-        """Return the way from the end to the entity."""
         return tuple(Hop(relation, inverse=True) for relation in reversed(self.relations))
 
 
@@ -463,7 +446,8 @@ class _Facts:
                 yield from (((relation,), end, None) for end in ends)
                 continue
             nodes = [end for end in ends if isinstance(end, str)]
-            behind |= dict.fromkeys(sorted(nodes, key=_digest)[:_MEDIATORS], relation)
+            nodes.sort(key=lambda node: hashlib.sha256(node.encode()).hexdigest())
+            behind |= dict.fromkeys(nodes[:_MEDIATORS], relation)
         for node, others in self._graph.edges(behind, "out", _MOST_EDGES).items():
             for relation, ends in others.items():
                 if _is_askable(relation) and not self.schema.leads_to_mediator(Hop(relation)):
@@ -487,19 +471,6 @@ def _is_askable(relation: str) -> bool:
     """Return whether people may ask for what a relation leads to, in the words of its name."""
     is_named = not relation.startswith(_NOT_ASKED) and not relation.endswith(_INVERSE)
     return is_named and is_telling(relation)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _first_relation(crp: Crp) -> str:
-    step = crp.path[0]
-    return step.relation if isinstance(step, Hop) else ""
-
-
-def _with(crp: Crp, constraint: Constraint) -> Crp:
-    return replace(crp, constraints=(*crp.constraints, constraint))
 
 
 def _moved(part: AnyPart, shift: int) -> AnyPart:

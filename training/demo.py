@@ -38,14 +38,10 @@ _FILE = Path(__file__).with_name("intents.toml")
 _PLACE = re.compile(r"\{(\w+)\}")
 _ASKED = re.compile(r"^\?x = \{(\w+)\}$", re.MULTILINE)
 
-DemoSplit = Literal["train", "valid"]
-
 _FILLINGS = 24  # of an intent's slots, at most
 _HELD_OUT = 8  # one of this many fillings is held out
 _TRIES = 2_000
-_SLIPS = 0.1
-"""Share of the questions with a typing error. Names are never touched."""
-
+_SLIPS = 0.1  # share of the questions with a typing error; names are never touched
 _LONG = re.compile(r"(?<![{\w])[a-z]{5,}(?![}\w])")
 _ONES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
@@ -107,8 +103,16 @@ class DemoFacts:
         self._members: dict[str, list[str]] = defaultdict(list)
         self._degrees: Counter[str] = Counter()
         with lzma.open(DEMO_DUMP) as lines:
+            # Our own file, so it needs none of the checks of a dump.
             for line in lines:
-                self._read(line)
+                first, second, end, _ = line.split(b"\t")
+                subject, relation = first[_OPEN:-1].decode(), second[_OPEN:-1].decode()
+                literal = literal_parts(end) if end.startswith(b'"') else None
+                node = literal.text if literal else end[_OPEN:-1].decode()
+                self._degrees[subject] += 1
+                self._ends[subject, relation].append(node)
+                if relation == _TYPE:
+                    self._members[node].append(subject)
         self._ranked: dict[str, tuple[str, ...]] = {}
         self._best_known: dict[str, str] = {}
         named = [subject for subject, relation in self._ends if relation == _NAME]
@@ -167,17 +171,6 @@ class DemoFacts:
             return entity
         return Entity(entity.name, self._best_known[entity.name.casefold()])
 
-    def _read(self, line: bytes) -> None:
-        # Our own file, so it needs none of the checks of a dump.
-        first, second, end, _ = line.split(b"\t")
-        subject, relation = first[_OPEN:-1].decode(), second[_OPEN:-1].decode()
-        literal = literal_parts(end) if end.startswith(b'"') else None
-        node = literal.text if literal else end[_OPEN:-1].decode()
-        self._degrees[subject] += 1
-        self._ends[subject, relation].append(node)
-        if relation == _TYPE:
-            self._members[node].append(subject)
-
     def _prominence(self, mid: str) -> tuple[float, int, str]:
         people = [
             float(number)
@@ -199,11 +192,6 @@ class Code:
     """Filled with what a relation leads to from an entity of the relation's type."""
 
     relation: str
-
-    @property
-    def type_id(self) -> str:
-        """The type that the relation belongs to."""
-        return self.relation.rpartition(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,12 +218,6 @@ class Intent:
     wordings: tuple[str, ...]
     crp: str  # in kbqa's own text form, with places for the same slots
     slots: Mapping[str, Slot]  # in the order in which they are filled
-
-    @property
-    def asked(self) -> str | None:
-        """The slot of which the question asks whether it is an answer."""
-        found = _ASKED.search(self.crp)
-        return found[1] if found else None
 
     def build(self, values: Mapping[str, str]) -> Crp:
         """Write values into the places of the CRP.
@@ -277,7 +259,7 @@ class DemoExample:
 
     question: str
     crp: Crp
-    split: DemoSplit  # a filling of an intent is in one split only
+    split: Literal["train", "valid"]  # a filling of an intent is in one split only
     intent: str  # a key of `read_intents`
 
 
@@ -286,13 +268,6 @@ class _Filled(NamedTuple):
 
     value: str
     shown: str
-
-
-class _Filling(NamedTuple):
-    """An intent's CRP with filled slots, and what fills them in the question."""
-
-    crp: Crp
-    shown: Mapping[str, str]
 
 
 def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> list[DemoExample]:
@@ -304,9 +279,8 @@ def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> lis
     return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
 
 
-@cache
+@cache  # to try what fills the slots takes a minute
 def _all_examples(seed: int) -> tuple[DemoExample, ...]:
-    """Write them once: to try what fills the slots takes a minute."""
     return tuple(_examples_of(read_intents(), seed))
 
 
@@ -327,20 +301,25 @@ def _examples(
     # Each split has its own turns, or some wordings would be held out only.
     wordings = {"train": cycle(intent.wordings), "valid": cycle(intent.wordings)}
     for number, (crp, shown) in enumerate(fillings):
-        split: DemoSplit = "valid" if number % _HELD_OUT == _HELD_OUT - 1 else "train"
+        split: Literal["train", "valid"] = (
+            "valid" if number % _HELD_OUT == _HELD_OUT - 1 else "train"
+        )
         for wording in islice(wordings[split], rounds if split == "train" else 1):
             question = _typed(_worded(_with_slip(wording, rng), shown), rng)
             yield DemoExample(question, crp, split, name)
 
 
-def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[_Filling]:
-    """Yield distinct fillings with which the CRP has an answer, yes and no by turns."""
+def _fillings(
+    intent: Intent, facts: DemoFacts, rng: random.Random
+) -> Iterator[tuple[Crp, Mapping[str, str]]]:
+    """Yield distinct CRPs that have an answer, yes and no by turns, and what fills the question."""
     tried: set[tuple[str, ...]] = set()
     found = 0
+    asked = _ASKED.search(intent.crp)  # the slot of which it asks whether it is an answer
     for _ in range(_TRIES):
         filled = {name: _fill(slot, facts, rng) for name, slot in intent.slots.items()}
-        if intent.asked and found % 2 == 0:
-            _fill_with_an_answer(intent.asked, filled, intent, facts, rng)
+        if asked and found % 2 == 0:
+            _fill_with_an_answer(asked[1], filled, intent, facts, rng)
         values = tuple(one.value for one in filled.values())
         if values in tried or len(set(values)) < len(values):
             continue
@@ -349,7 +328,7 @@ def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[
         says = facts.says(crp)
         wanted = crp.form != "ask" or found % 2 == 0
         if says is wanted:
-            yield _Filling(crp, _shown(filled))
+            yield crp, _shown(filled)
             found += 1
             if found == _FILLINGS:
                 return
@@ -363,8 +342,7 @@ def _fill_with_an_answer(
     answers = facts.answers(crp.presupposed())
     match intent.slots[asked]:
         case OfType(type_id) if known := sorted(set(answers) & set(facts.ranked(type_id))):
-            mid = rng.choice(known)
-            filled[asked] = _Filled(facts.name(mid), _call(mid, type_id, facts, rng))
+            filled[asked] = _called(rng.choice(known), type_id, facts, rng)
         case Code() if answers:
             filled[asked] = _Filled(answers[0], answers[0])
 
@@ -376,13 +354,13 @@ def _fill(slot: Slot, facts: DemoFacts, rng: random.Random) -> _Filled:
             return _Filled(str(number), rng.choice(_spellings(number)))
         case Ordinal(choices):
             place = rng.choice(choices)
-            return _Filled(str(place - 1), rng.choice((_ORDINALS[place - 2], _digits(place))))
+            digits = f"{place}{ {2: 'nd', 3: 'rd'}.get(place, 'th') }"
+            return _Filled(str(place - 1), rng.choice((_ORDINALS[place - 2], digits)))
         case OfType(type_id):
-            mid = _draw(type_id, facts, rng)
-            return _Filled(facts.name(mid), _call(mid, type_id, facts, rng))
+            return _called(_draw(type_id, facts, rng), type_id, facts, rng)
         case Code(relation):
             while True:
-                codes = facts.ends(_draw(slot.type_id, facts, rng), relation)
+                codes = facts.ends(_draw(relation.rpartition(".")[0], facts, rng), relation)
                 if codes:
                     return _Filled(codes[0], codes[0])
 
@@ -424,17 +402,17 @@ def _draw(type_id: str, facts: DemoFacts, rng: random.Random) -> str:
     return ranked[int(len(ranked) * rng.random() ** 2)]
 
 
-def _call(mid: str, type_id: str, facts: DemoFacts, rng: random.Random) -> str:
+def _called(mid: str, type_id: str, facts: DemoFacts, rng: random.Random) -> _Filled:
     """Choose what a question calls an entity: mostly its name, as people say it."""
-    name = facts.name(mid)
+    name = called = facts.name(mid)
     if type_id == "language.human_language" and rng.random() < 0.9:
-        return name.removesuffix(" Language")
+        return _Filled(name, name.removesuffix(" Language"))
     if type_id in _COMMON_NOUNS and rng.random() < 0.5:
-        return name.lower()
+        return _Filled(name, name.lower())
     if type_id in _PLACES and rng.random() < 0.15:
         aliases = facts.ends(mid, "common.topic.alias")
-        name = rng.choice([name, *(alias for alias in aliases if len(alias) <= len(name))])
-    return f"the {name}" if name in _WITH_ARTICLE else name
+        called = rng.choice([name, *(alias for alias in aliases if len(alias) <= len(name))])
+    return _Filled(name, f"the {called}" if called in _WITH_ARTICLE else called)
 
 
 def _spellings(number: int) -> tuple[str, ...]:
@@ -460,11 +438,6 @@ def _spellings(number: int) -> tuple[str, ...]:
     if number == 500_000:
         spellings.append("half a million")
     return tuple(spellings)
-
-
-def _digits(place: int) -> str:
-    """Write a place in an order with digits: 2nd."""
-    return f"{place}{ {2: 'nd', 3: 'rd'}.get(place, 'th') }"
 
 
 def _with_slip(wording: str, rng: random.Random) -> str:

@@ -21,15 +21,9 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict, TypeVar, cast
 
-from kbqa.engine.files import (
-    check_same_settings,
-    git_revision,
-    hardware,
-    lock,
-    package_versions,
-)
+from kbqa.engine.files import check_same_settings, git_revision, hardware, lock, package_versions
 from kbqa.kb.small_files import write_safely
 from kbqa.sparql.errors import TrainingError
 
@@ -42,7 +36,6 @@ LOG_FILE = "training_log.jsonl"
 MANIFEST_FILE = "training_manifest.json"
 CARD_FILE = "README.md"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
-ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
 MODEL_CONFIG_FILE = "config.json"
 _SCHEMA_VERSION = 1  # of the manifest
 _SETTINGS_FILE = "training_config.json"
@@ -57,9 +50,7 @@ _UNREADABLE = (
     *(ValueError, LookupError, TypeError, AttributeError, AssertionError),
 )
 
-Record: TypeAlias = Mapping[str, Any]
-"""A row of a log, or a manifest."""
-
+Record: TypeAlias = Mapping[str, Any]  # A row of a log, or a manifest
 _T = TypeVar("_T")
 
 
@@ -72,7 +63,7 @@ class BestState(TypedDict):
 
 
 class TrainingCheckpoint(TypedDict):
-    """The state of a run of the writer, with everything needed to resume it.
+    """The state of a run of the writer.
 
     Runs of the first kbqa, which can still be resumed, have only some of these. Runs by reward need
     no more than the first three and the seconds.
@@ -96,11 +87,7 @@ class RunFolder:
     path: Path
 
     def check(self, settings: Mapping[str, object]) -> None:
-        """Check that the folder holds nothing, or a run with the same settings.
-
-        Raises:
-            TrainingError: It does not; the message names the settings that differ.
-        """
+        """Raise a `TrainingError` unless the folder holds nothing, or a run with these settings."""
         path = self.path / _SETTINGS_FILE
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -114,7 +101,7 @@ class RunFolder:
         check_same_settings(self.path, found, older, TrainingError)
 
     def check_empty(self) -> None:
-        """Check that nothing is in the folder that a run could replace; a log may be there."""
+        """Raise a `TrainingError` if a run could replace something in the folder but a log."""
         found = sorted(self.path.iterdir()) if self.path.is_dir() else []
         for path in found:
             if path.is_dir() or not (path.suffix in _LOGS or path.name.startswith(".")):
@@ -126,9 +113,7 @@ class RunFolder:
     def claimed(self, settings: Mapping[str, object]) -> Iterator[None]:
         """Reserve the folder for this process and a run with these settings; create it if needed.
 
-        Raises:
-            TrainingError: Another process is writing to it, it holds another run, or it cannot be
-                written to.
+        A `TrainingError` is raised if another process writes to it, or it holds another run.
         """
         path = self.path / _SETTINGS_FILE
         with self.locked():
@@ -160,13 +145,23 @@ class RunFolder:
         """Remove from the log what was logged after a step, because it will be logged again."""
         path = self.path / LOG_FILE
         text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-        self._write(path, "".join(f"{line}\n" for line in _logged_until(step, text, path)))
+        lines, kept = text.splitlines(), ""
+        for number, line in enumerate(lines, 1):
+            try:
+                kept += f"{line}\n" if json.loads(line)["step"] <= step else ""
+            except (ValueError, LookupError, TypeError):
+                if number == len(lines):
+                    break  # the run was killed while it wrote this line
+                raise TrainingError(
+                    f"{path}, line {number}, cannot be read. Delete the line to resume."
+                ) from None
+        self._write(path, kept)
 
     def save_checkpoint(self, state: TrainingCheckpoint) -> None:
         """Keep a checkpoint and the one before it, and delete older ones."""
         import torch
 
-        partial = self._empty("checkpoint.tmp")
+        partial = self._empty_folder("checkpoint.tmp")
         torch.save(state, partial / _STATE_FILE)
         partial.rename(self.path / f"checkpoint-{state['step']}")
         for old in self._checkpoints()[:-_CHECKPOINTS_KEPT]:
@@ -179,12 +174,11 @@ class RunFolder:
             return None
         path = checkpoints[-1] / _STATE_FILE
         advice = f"Delete {path.parent} to resume from the checkpoint before it, or from the start."
-        state: TrainingCheckpoint = read_state(path, ("adapter", "optimizer", "step"), advice)
-        return state
+        return cast(TrainingCheckpoint, read_state(path, ("adapter", "optimizer", "step"), advice))
 
     def keep_best(self, write: Callable[[Path], None]) -> None:
         """Let a function write the adapter into an empty folder; keep it as the best so far."""
-        partial, best = self._empty("best.tmp"), self.path / _BEST
+        partial, best = self._empty_folder("best.tmp"), self.path / _BEST
         write(partial)
         # A run killed between these two resumes from an earlier checkpoint and comes here again.
         shutil.rmtree(best, ignore_errors=True)
@@ -209,7 +203,7 @@ class RunFolder:
     def _not_writable(self, error: OSError) -> TrainingError:
         return TrainingError(f"{self.path} cannot be written to: {error}")
 
-    def _empty(self, name: str) -> Path:
+    def _empty_folder(self, name: str) -> Path:
         directory = self.path / name
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
@@ -221,11 +215,7 @@ class RunFolder:
 
 
 def read_state(path: Path, fields: Collection[str], advice: str) -> Any:
-    """Read the state of a run, as `torch.save` wrote it.
-
-    Raises:
-        TrainingError: It cannot be read, or lacks a field; the message ends with the advice.
-    """
+    """Read the state of a run, as `torch.save` wrote it; an error ends with the advice."""
     import torch
 
     try:
@@ -238,21 +228,6 @@ def read_state(path: Path, fields: Collection[str], advice: str) -> Any:
         reason = " ".join(str(error).split())
         raise TrainingError(f"{path} cannot be read ({reason}). {advice}") from None
     return state
-
-
-def _logged_until(step: int, text: str, path: Path) -> Iterator[str]:
-    lines = text.splitlines()
-    for number, line in enumerate(lines, 1):
-        try:
-            is_wanted = json.loads(line)["step"] <= step
-        except (ValueError, LookupError, TypeError):
-            if number == len(lines):
-                return  # the run was killed while it wrote this line
-            raise TrainingError(
-                f"{path}, line {number}, cannot be read. Delete the line to resume."
-            ) from None
-        if is_wanted:
-            yield line
 
 
 def read_log(output: Path) -> list[Record]:
@@ -373,15 +348,9 @@ class Processes:
                 parameter.grad = torch.zeros_like(parameter)
             torch.distributed.all_reduce(parameter.grad)
 
-    def total(self, value: float, device: "torch.device") -> float:
+    def total(self, value: float) -> float:
         """Return the sum of a value over all processes."""
-        import torch
-
-        if self.count == 1:
-            return value
-        total = torch.tensor(value, device=device, dtype=torch.float64)
-        torch.distributed.all_reduce(total)
-        return float(total)
+        return sum(self.gather(value))
 
     def gather(self, value: _T) -> list[_T]:
         """Return the values of all processes in the order of their ranks."""

@@ -24,11 +24,7 @@ from kbqa.engine.writing.checkpoint import (
 )
 from kbqa.sparql.errors import ModelError
 from kbqa.training.config import ALL_LAYERS, TrainingConfig
-from kbqa.training.run import (
-    ADAPTER_CONFIG_FILE,
-    ADAPTER_WEIGHTS_FILE,
-    MODEL_CONFIG_FILE,
-)
+from kbqa.training.run import ADAPTER_CONFIG_FILE, MODEL_CONFIG_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -84,43 +80,35 @@ class TrainedModel:
         They are in bf16, but `exactly` writes an adapter as precisely as it is trained.
         """
         if self.adapted is None:
-            self._save_model(directory)
+            self.causal.save_pretrained(
+                str(directory), state_dict=_in_bf16(self.causal.state_dict())
+            )
+            self.tokenizer.save_pretrained(str(directory))
+            path = directory / MODEL_CONFIG_FILE
+            config = json.loads(path.read_text(encoding="utf-8")) | {"dtype": "bfloat16"}
         else:
-            self._save_adapter(self.adapted, directory, exactly)
-
-    def _save_adapter(self, adapted: "PeftModel", directory: Path, exactly: bool) -> None:
-        weights = {name: one.detach() for name, one in self.parameters().items()}
-        weights = weights if exactly else _in_bf16(weights)
-        adapted.save_pretrained(str(directory), state_dict=weights, save_embedding_layers=False)
-        (directory / "README.md").unlink()  # PEFT's own model card, an empty template
-        path = directory / ADAPTER_CONFIG_FILE
-        # safetensors makes its files readable by their owner only.
-        shutil.copymode(path, directory / ADAPTER_WEIGHTS_FILE)
-        config = json.loads(path.read_text(encoding="utf-8"))
-        config["base_model_name_or_path"] = self.base
-        if isinstance(config["target_modules"], list):
-            config["target_modules"].sort()  # PEFT writes a set
-        path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-    def _save_model(self, directory: Path) -> None:
-        weights = _in_bf16(self.causal.state_dict())
-        self.causal.save_pretrained(str(directory), state_dict=weights)
-        self.tokenizer.save_pretrained(str(directory))
-        path = directory / MODEL_CONFIG_FILE
-        for saved in directory.glob("*.safetensors"):
+            weights = {name: one.detach() for name, one in self.parameters().items()}
+            self.adapted.save_pretrained(
+                str(directory),
+                state_dict=weights if exactly else _in_bf16(weights),
+                save_embedding_layers=False,
+            )
+            (directory / "README.md").unlink()  # PEFT's own model card, an empty template
+            path = directory / ADAPTER_CONFIG_FILE
+            config = json.loads(path.read_text(encoding="utf-8"))
+            config["base_model_name_or_path"] = self.base
+            if isinstance(config["target_modules"], list):
+                config["target_modules"].sort()  # PEFT writes a set
+        for saved in directory.glob("*.safetensors"):  # readable by their owner only
             shutil.copymode(path, saved)
-        config = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps(config | {"dtype": "bfloat16"}, indent=2) + "\n", "utf-8")
+        text = json.dumps(config, indent=2, sort_keys=self.adapted is not None)
+        path.write_text(f"{text}\n", encoding="utf-8")
 
 
 def load_trained_model(config: TrainingConfig, device: "torch.device") -> TrainedModel:
     """Load a base model and, unless all of it is trained, add a new adapter or that of a start.
 
     Trained weights are float32. Frozen ones are bf16 on a GPU that is fast in bf16, else float32.
-
-    Raises:
-        ModelError: The base model or the adapter to start from is missing or broken, or the model
-            has none of the layers to adapt.
     """
     import torch
     from safetensors import SafetensorError
@@ -153,33 +141,30 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
             causal.gradient_checkpointing_enable(
                 gradient_checkpointing_kwargs={"use_reentrant": False}
             )
-    revision = _revision(path, causal)
+    revision: str | None = getattr(causal.config, "_commit_hash", None)
+    if Path(path).is_dir():
+        files = (*Path(path).glob("model*.safetensors"), *Path(path).glob("pytorch_model*.bin"))
+        revision = file_sha256(*sorted(files))
     return TrainedModel(causal, adapted, tokenizer, config.base, revision)
 
 
 def _with_adapter(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftModel":
-    from peft import LoraConfig, get_peft_model
-
-    if config.start:
-        return _with_start(causal, config)
-    targets = config.lora_targets
-    return get_peft_model(
-        causal,
-        LoraConfig(
-            r=config.lora_rank,
-            lora_alpha=config.lora_alpha,
-            lora_dropout=config.lora_dropout,
-            target_modules=_linear_layers(causal) if targets == ALL_LAYERS else list(targets),
-            task_type="CAUSAL_LM",
-        ),
-    )
-
-
-def _with_start(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftModel":
-    """Add the adapter to start from, with all its settings."""
-    from peft import PeftConfig
+    """Add a new adapter, or the adapter to start from with all its settings."""
+    from peft import LoraConfig, PeftConfig, get_peft_model
     from safetensors import SafetensorError
 
+    if not config.start:
+        targets = config.lora_targets
+        return get_peft_model(
+            causal,
+            LoraConfig(
+                r=config.lora_rank,
+                lora_alpha=config.lora_alpha,
+                lora_dropout=config.lora_dropout,
+                target_modules=_linear_layers(causal) if targets == ALL_LAYERS else list(targets),
+                task_type="CAUSAL_LM",
+            ),
+        )
     start = Path(config.start)
     unusual = [name for name in unusual_settings(adapter_config(start)) if name not in _KEPT]
     if unusual:
@@ -221,12 +206,3 @@ def _in_bf16(weights: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
         for one in weights.values()
     }
     return {name: converted[one.data_ptr()] for name, one in weights.items()}
-
-
-def _revision(base: str, causal: "PreTrainedModel") -> str | None:
-    directory = Path(base)
-    if not directory.is_dir():
-        commit: str | None = getattr(causal.config, "_commit_hash", None)
-        return commit
-    patterns = ("model*.safetensors", "pytorch_model*.bin")
-    return file_sha256(*sorted(each for pattern in patterns for each in directory.glob(pattern)))

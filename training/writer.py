@@ -1,9 +1,15 @@
 """Fine-tune a causal language model, with LoRA or as a whole, to write CRPs.
 
-A plain loop: completion-only loss, AdamW, cosine schedule with warm-up, bf16 where it is fast. A
-resumed run continues exactly as if it had never stopped. The weights of the best validation are
-kept, and the run stops early when validations no longer improve. Training by reward
-(`kbqa.training.grpo`) is a run of the same kind with other steps.
+A plain loop: completion-only loss, AdamW, cosine schedule with warm-up, bf16 where it is fast. The
+batches are of examples of similar length, the same every time. A resumed run continues exactly as
+if it had never stopped. The weights of the best validation are kept, and the run stops early when
+validations no longer improve. Training by reward (`kbqa.training.grpo`) is a run of the same kind
+with other steps.
+
+A validation measures the share of held-out questions whose main path is written exactly by greedy
+decoding. The rest of an answer depends on it, and it often still improves while the loss already
+rises. The questions are a sample, chosen once by the seed. Entities are not compared, because
+linking corrects them.
 
 Source: RouterKGQA §3.2 "Specialized Model Training" and Table 9.
 """
@@ -12,25 +18,30 @@ import hashlib
 import json
 import logging
 import math
+import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from kbqa.engine.writing.beam_search import beam_search
 from kbqa.engine.writing.checkpoint import (
     adapter_sha256,
     fastest_precision,
+    mixed_precision,
     require_lm_extra,
 )
-from kbqa.engine.writing.generate import CHATML, PLAIN, PromptFormat
+from kbqa.engine.writing.generate import CHATML, MAX_NEW_TOKENS, PLAIN, PromptFormat
 from kbqa.engine.writing.transformers import NextTokenLogits
-from kbqa.sparql.errors import TrainingError
-from kbqa.training.batches import TargetLoss, Validation, Validator, collate, encode, epoch_steps
+from kbqa.sparql.crp import Step
+from kbqa.sparql.errors import CrpSyntaxError, TrainingError
+from kbqa.sparql.forms import read_crp
 from kbqa.training.config import TrainingConfig
-from kbqa.training.data.training_set import Split
+from kbqa.training.data.training_set import Example, Split
 from kbqa.training.run import BestState, Processes, RunFolder, TrainingCheckpoint
 from kbqa.training.trained_model import TrainedModel, load_trained_model
 
@@ -42,12 +53,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
-"""Of the settings that identify a run."""
-
+SCHEMA_VERSION = 1  # of the settings that identify a run
+IGNORED = -100  # the label that torch's cross entropy ignores
+_BUCKET_BATCHES = 50
 _REPORT_STEPS = 10
-
-_Found = TypeVar("_Found", Validation, float)
+_QUESTIONS_A_BATCH = 32
 
 
 class TrainingProgress(NamedTuple):
@@ -96,6 +106,141 @@ class RewardResult(NamedTuple):
     seconds: float  # with those of the processes that this one resumed
 
 
+class Encoded(NamedTuple):
+    """Token ids of prompt and target, and the length of the prompt."""
+
+    ids: tuple[int, ...]
+    prompt_length: int
+
+    @property
+    def target_length(self) -> int:
+        """Count the tokens that carry loss."""
+        return len(self.ids) - self.prompt_length
+
+
+class Encoding(NamedTuple):
+    """Examples as tokens, and the set and id of examples that are too long."""
+
+    kept: list[Encoded]
+    too_long: list[str]
+
+
+class Batch(NamedTuple):
+    """Right-padded tensors, each of shape (examples, tokens)."""
+
+    input_ids: "Tensor"
+    attention_mask: "Tensor"
+    labels: "Tensor"
+
+
+def encode(
+    examples: Sequence[Example],
+    tokenizer: "PreTrainedTokenizerBase",
+    prompt: PromptFormat,
+    max_length: int,
+) -> Encoding:
+    """Tokenise examples; those longer than `max_length` tokens are left out, never cut."""
+    encoding = Encoding([], [])
+    for example in examples:
+        text = prompt.render(example.question, example.relations)
+        prompt_ids = tokenizer.encode(text, add_special_tokens=False)
+        target_ids = tokenizer.encode(example.target, add_special_tokens=False)
+        ids = (*prompt_ids, *target_ids, tokenizer.eos_token_id)
+        if len(ids) <= max_length:
+            encoding.kept.append(Encoded(ids, len(prompt_ids)))
+        else:
+            encoding.too_long.append(f"{example.source} {example.id}")
+    return encoding
+
+
+def epoch_steps(
+    encoded: Sequence[Encoded], batch_size: int, accumulate: int, seed: int
+) -> list[list[list[int]]]:
+    """Choose the batches of each step of one epoch; the last step may have fewer."""
+    batches = epoch_order(encoded, batch_size, seed)
+    return [batches[at : at + accumulate] for at in range(0, len(batches), accumulate)]
+
+
+def epoch_order(encoded: Sequence[Encoded], batch_size: int, seed: int) -> list[list[int]]:
+    """Choose the batches of one epoch, as indices: shuffled, then sorted by length in buckets.
+
+    The seed decides everything; give each epoch its own.
+    """
+    rng = random.Random(seed)
+    order = list(range(len(encoded)))
+    rng.shuffle(order)
+    size = batch_size * _BUCKET_BATCHES
+    batches = []
+    for start in range(0, len(order), size):
+        bucket = sorted(order[start : start + size], key=lambda index: len(encoded[index].ids))
+        batches += [bucket[at : at + batch_size] for at in range(0, len(bucket), batch_size)]
+    rng.shuffle(batches)
+    return batches
+
+
+def collate(examples: Sequence[Encoded], pad_id: int) -> Batch:
+    """Pad examples to one length."""
+    import torch
+
+    width = max(len(example.ids) for example in examples)
+    shape = (len(examples), width)
+    input_ids = torch.full(shape, pad_id)
+    mask = torch.zeros(shape, dtype=torch.long)
+    labels = torch.full(shape, IGNORED)
+    for row, (ids, prompt_length) in enumerate(examples):
+        input_ids[row, : len(ids)] = torch.tensor(ids)
+        mask[row, : len(ids)] = 1
+        labels[row, prompt_length : len(ids)] = torch.tensor(ids[prompt_length:])
+    return Batch(input_ids, mask, labels)
+
+
+def in_batches(encoded: Sequence[Encoded], batch_size: int, pad_id: int) -> Iterator[Batch]:
+    """Yield all examples once, in order of length."""
+    ordered = sorted(encoded, key=lambda example: len(example.ids))
+    for start in range(0, len(ordered), batch_size):
+        yield collate(ordered[start : start + batch_size], pad_id)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLoss:
+    """Computes the loss of batches."""
+
+    logits: NextTokenLogits
+    device: "torch.device"
+
+    def __call__(self, batch: Batch) -> "Tensor":
+        """Sum the negative log-likelihood, natural log, of a batch's target tokens."""
+        import torch
+
+        labels = batch.labels.to(self.device)
+        wanted = torch.zeros_like(labels, dtype=torch.bool)
+        wanted[:, :-1] = labels[:, 1:] != IGNORED
+        with mixed_precision(self.device):
+            logits = self.logits(
+                wanted,
+                input_ids=batch.input_ids.to(self.device),
+                attention_mask=batch.attention_mask.to(self.device),
+            )
+        targets = labels[:, 1:][wanted[:, :-1]]
+        return torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
+
+
+class Validation(NamedTuple):
+    """The result of a validation."""
+
+    loss: float  # mean per target token of all held-out examples, natural log
+    main_path: float | None  # share of the questions asked whose main path is right
+
+    def is_better_than(self, other: "Validation") -> bool:
+        """Compare the main paths, or the losses if these are equal."""
+        if self.main_path is not None and self.main_path != other.main_path:
+            return other.main_path is None or self.main_path > other.main_path
+        return self.loss < other.loss
+
+
+_Found = TypeVar("_Found", Validation, float)
+
+
 class ModelRun(ABC, Generic[_Found]):
     """A run that trains a writer: its state, which survives a kill, and its best weights.
 
@@ -128,10 +273,15 @@ class ModelRun(ABC, Generic[_Found]):
         self.stale = 0  # validations since the best one
 
     def complete(self, settings: Mapping[str, object]) -> None:
-        """Reserve the folder, take the steps that are left, and publish the best weights."""
+        """Reserve the folder, resume a run, take the steps left, and publish the best weights."""
         is_main = self.processes.is_main
         with self.folder.claimed(settings) if is_main else nullcontext():
-            self.resume()
+            state = self.processes.from_main(self.folder.last_checkpoint() if is_main else None)
+            if is_main:
+                self.folder.cut_log(-1 if state is None else state["step"])
+            if state is not None:
+                self.take_over(state)
+                logger.info("resuming %s at step %d of %d", self.folder.path, self.step, self.steps)
             self.run()
             if self.best is None and self.validate() is None:  # nothing is held out
                 self.best_step = self.step
@@ -163,9 +313,17 @@ class ModelRun(ABC, Generic[_Found]):
         return self.step % every == 0 or self.step == self.steps
 
     def set_rate(self) -> None:
-        """Set the learning rate of the next step."""
+        """Set the learning rate of the next step: a linear warm-up, then half a cosine."""
+        config = self.config
+        warmup = max(1, round(config.warmup * self.steps))
+        if self.step < warmup:
+            rate = config.learning_rate * (self.step + 1) / warmup
+        else:
+            done, final = (self.step - warmup) / max(1, self.steps - warmup), config.final_rate
+            share = final + (1 - final) / 2 * (1 + math.cos(math.pi * done))
+            rate = config.learning_rate * share
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.config, self.step, self.steps)
+            group["lr"] = rate
 
     def note(self, found: _Found, step: int) -> bool:
         """Count a validation after a step; return whether it is the best so far."""
@@ -194,16 +352,6 @@ class ModelRun(ABC, Generic[_Found]):
             "seconds": time.monotonic() - self.started,
         }
 
-    def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one."""
-        is_main = self.processes.is_main
-        state = self.processes.from_main(self.folder.last_checkpoint() if is_main else None)
-        if is_main:
-            self.folder.cut_log(-1 if state is None else state["step"])
-        if state is not None:
-            self.take_over(state)
-            logger.info("resuming %s at step %d of %d", self.folder.path, self.step, self.steps)
-
     def take_over(self, state: TrainingCheckpoint) -> None:
         """Set what `state` returned."""
         self.model.set_weights(state["adapter"])
@@ -212,31 +360,16 @@ class ModelRun(ABC, Generic[_Found]):
         self.started -= state.get("seconds", 0.0)
 
 
-def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
-    """Return the learning rate of a step: a linear warm-up, then half a cosine."""
-    warmup = max(1, round(config.warmup * steps))
-    if step < warmup:
-        return config.learning_rate * (step + 1) / warmup
-    done = (step - warmup) / max(1, steps - warmup)
-    final = config.final_rate
-    return config.learning_rate * (final + (1 - final) / 2 * (1 + math.cos(math.pi * done)))
-
-
 def train_adapter(
     split: Split,
     output: Path,
     config: TrainingConfig,
     report: Callable[[TrainingProgress], None] = lambda progress: None,
 ) -> TrainingResult:
-    """Train an adapter or a model, or resume an interrupted run in the same folder.
+    """Train an adapter or a model, or resume an interrupted run with the same settings.
 
     Processes started by a launcher train together; only the main process writes and reports.
-
-    Args:
-        split: The examples.
-        output: Folder of the run, for checkpoints, the log and finally the adapter itself.
-        config: The settings; to resume a run, they must be the same.
-        report: Called every ten steps, at the end of each epoch and after each validation.
+    `report` is called every ten steps, at the end of each epoch and after each validation.
 
     Raises:
         ModelError: The base model is missing or broken, or the `lm` extra is not installed.
@@ -267,7 +400,7 @@ def train_adapter(
         if processes.is_main:
             folder.check(settings)
         # The folder is made after this, so a model that cannot be loaded leaves nothing behind.
-        run = _GoldRun(split, folder, config, processes, device, report)
+        run = _GoldRun(split, folder, config, processes, report)
         run.complete(settings)
     return run.result()
 
@@ -281,25 +414,32 @@ class _GoldRun(ModelRun[Validation]):
         folder: RunFolder,
         config: TrainingConfig,
         processes: Processes,
-        device: "torch.device",
         report: Callable[[TrainingProgress], None],
     ) -> None:
         import torch
 
-        started = time.monotonic()
+        started, device = time.monotonic(), processes.device()
         torch.manual_seed(config.seed)  # every process starts with the same weights
         model = load_trained_model(config, device)
         model.causal.train()
         tokenizer = model.tokenizer
-        prompt = _prompt_format(tokenizer, config)
+        form = CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
+        prompt = replace(form, crp_format=config.crp_format, relations=config.suggested_relations)
         self.train, self.too_long = encode(split.train, tokenizer, prompt, config.max_length)
         if not self.train:
             raise TrainingError(
                 f"there are no examples to train on: {len(self.too_long):,} are longer than "
                 f"{config.max_length} tokens (--max-length); other rows were left out before"
             )
-        valid = encode(split.valid, tokenizer, prompt, config.max_length).kept
-        self.validator = Validator(split.valid, valid, tokenizer, prompt, config)
+        self.valid = encode(split.valid, tokenizer, prompt, config.max_length).kept
+        self.gold = defaultdict[str, set[tuple[Step, ...]]](set)  # main paths by question
+        for example in split.valid:
+            self.gold[example.question].add(read_crp(example.target).crp.path)
+        asked = sorted(self.gold)
+        if config.valid_generate < len(asked):
+            asked = random.Random(config.seed).sample(asked, config.valid_generate)
+        relations = {each.question: each.relations for each in split.valid}
+        self.asked = {each: prompt.render(each, relations[each]) for each in asked}
         self.loss = TargetLoss(NextTokenLogits.of(model.causal), device)
         self.device, self.report = device, report
         self.losses: list[float] = []  # of the steps since the last report
@@ -333,7 +473,7 @@ class _GoldRun(ModelRun[Validation]):
             loss = self.loss(collate(examples, self.model.tokenizer.pad_token_id)) / tokens
             loss.backward()  # type: ignore[no-untyped-call]
             value += float(loss.detach())
-        value = self.processes.total(value, self.device)
+        value = self.processes.total(value)
         if not math.isfinite(value):
             raise TrainingError(
                 f"the loss is not a number at step {self.step + 1}. Start again in another "
@@ -357,12 +497,52 @@ class _GoldRun(ModelRun[Validation]):
             self._save_checkpoint()
 
     def validate(self) -> Validation | None:
+        if not self.valid:
+            return None
         self.model.causal.eval()
-        found = self.validator.validate(self.loss, self.processes)
+        right = self.processes.total(self._right())
+        found = Validation(self._valid_loss(), right / len(self.asked) if self.asked else None)
         self.model.causal.train()
-        if found is not None and self.note(found, self.step):
+        if self.note(found, self.step):
             self.keep()
         return found
+
+    def _valid_loss(self) -> float:
+        import torch
+
+        pad_id, total = self.model.tokenizer.pad_token_id, 0.0
+        batches = list(in_batches(self.valid, self.config.batch_size, pad_id))
+        with torch.no_grad():
+            for batch in self.processes.share(batches):
+                total += float(self.loss(batch))
+        return self.processes.total(total) / sum(one.target_length for one in self.valid)
+
+    def _right(self) -> int:
+        """Count the questions in this process's share whose main path is written exactly."""
+        questions = self.processes.share(sorted(self.asked, key=lambda q: (len(q), q)))
+        right = 0
+        for start in range(0, len(questions), _QUESTIONS_A_BATCH):
+            asked = questions[start : start + _QUESTIONS_A_BATCH]
+            for question, text in zip(asked, self._write(asked), strict=True):
+                with suppress(CrpSyntaxError):
+                    right += read_crp(text).crp.path in self.gold[question]
+        return right
+
+    def _write(self, questions: Sequence[str]) -> list[str]:
+        tokenizer = self.model.tokenizer
+        longest = max(one.target_length for one in self.valid)
+        with mixed_precision(self.device):
+            found = beam_search(
+                self.loss.logits,
+                [
+                    tokenizer.encode(self.asked[each], add_special_tokens=False)
+                    for each in questions
+                ],
+                n=1,
+                end=tokenizer.eos_token_id,
+                max_new_tokens=min(MAX_NEW_TOKENS, longest),
+            )
+        return [tokenizer.decode(texts[0].tokens) if texts else "" for texts in found]
 
     def is_better(self, found: Validation, best: Validation) -> bool:
         return found.is_better_than(best)
@@ -382,7 +562,12 @@ class _GoldRun(ModelRun[Validation]):
             self.report(progress)
 
     def _save_checkpoint(self) -> None:
-        randoms = self.processes.gather(_random_states(self.device))
+        import torch
+
+        random_states = [torch.get_rng_state()]  # of the generators that dropout uses
+        if self.device.type == "cuda":
+            random_states.append(torch.cuda.get_rng_state(self.device))
+        randoms = self.processes.gather(random_states)
         if self.processes.is_main:
             best = self.best and BestState(
                 step=self.best_step, loss=self.best.loss, main_path=self.best.main_path
@@ -398,10 +583,15 @@ class _GoldRun(ModelRun[Validation]):
             )
 
     def take_over(self, state: TrainingCheckpoint) -> None:
+        import torch
+
         super().take_over(state)
         randoms = state["randoms"] if "randoms" in state else [[state["random"]]]
         if self.processes.rank < len(randoms):  # false if more processes resume than before
-            _set_random_states(randoms[self.processes.rank], self.device)
+            of_cpu, *of_gpu = randoms[self.processes.rank]
+            torch.set_rng_state(of_cpu)
+            if self.device.type == "cuda" and of_gpu:
+                torch.cuda.set_rng_state(of_gpu[0], self.device)
         self.losses, self.stale = state.get("losses", []), state.get("stale", 0)
         best = state.get("best")
         if best is not None:
@@ -431,24 +621,3 @@ class _GoldRun(ModelRun[Validation]):
         for batches in self._epoch_steps(whole)[:rest]:
             tokens += sum(len(self.train[index].ids) for batch in batches for index in batch)
         return tokens
-
-
-def _random_states(device: "torch.device") -> "list[Tensor]":
-    """Return the states of the random generators that dropout uses."""
-    import torch
-
-    on_gpu = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *on_gpu]
-
-
-def _set_random_states(states: "Sequence[Tensor]", device: "torch.device") -> None:
-    import torch
-
-    torch.set_rng_state(states[0])
-    if device.type == "cuda" and len(states) > 1:
-        torch.cuda.set_rng_state(states[1], device)
-
-
-def _prompt_format(tokenizer: "PreTrainedTokenizerBase", config: TrainingConfig) -> PromptFormat:
-    form = CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
-    return replace(form, crp_format=config.crp_format, relations=config.suggested_relations)

@@ -4,7 +4,7 @@ A candidate is written or searched for, read, grounded, reached, run and judged;
 far it came. The language model's probability says how well a path fits the question. It does not
 say whether the graph holds the path, nor what it leads to; and a path that exists may still be the
 wrong one, which the paper names as its limitation. A logistic model over a handful of features
-weighs all of these. `kbqa.training.judge.reading` fits it on questions that the language model was
+weighs all of these. `kbqa.training.judge.learning` fits it on questions that the language model was
 not trained on. Its confidence is the F1 to be expected of the candidate's answers.
 
 Source: RouterKGQA, "Limitations"; Platt 1999 for reading a score as a probability.

@@ -8,7 +8,9 @@ import pytest
 from kbqa.engine.writing.checkpoint import mixed_precision
 from kbqa.engine.writing.generate import CHATML, PLAIN, PromptFormat, Request
 from kbqa.engine.writing.transformers import NextTokenLogits, TransformersGenerator
-from kbqa.training.batches import (
+from kbqa.training.config import TrainingConfig
+from kbqa.training.data.training_set import Example, Split
+from kbqa.training.writer import (
     IGNORED,
     Encoded,
     TargetLoss,
@@ -18,10 +20,8 @@ from kbqa.training.batches import (
     epoch_order,
     epoch_steps,
     in_batches,
+    train_adapter,
 )
-from kbqa.training.config import TrainingConfig
-from kbqa.training.data.training_set import Example, Split
-from kbqa.training.writer import train_adapter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.training.card import Measured, draw_curves, write_model_card, write_writer_reports
+from kbqa.training.card import draw_curves, write_model_card, write_writer_reports
 from kbqa.training.config import TrainingConfig
 from kbqa.training.data.training_set import DataFile, Example, ExampleSet, Split, write_untrained
 from kbqa.training.run import LOG_FILE, MANIFEST_FILE
@@ -99,16 +99,6 @@ def test_the_manifest_names_what_was_left_out_and_the_machine(folder: Path) -> N
     assert manifest["hardware"]["processes"] == 1
     assert manifest["packages"]["torch"] == version("torch")
     assert manifest["result"]["tokens_per_second"] == 16.7
-
-
-def test_what_is_measured_later_is_written_into_the_same_card(tmp_path: Path) -> None:
-    _write(tmp_path)
-    write_model_card(tmp_path)
-    before = _card(tmp_path)
-    write_model_card(tmp_path, [Measured("F1", "WebQSP test half, linked", "0.71 ± 0.03", 840)])
-    after = _card(tmp_path)
-    assert "| F1 | WebQSP test half, linked | 0.71 ± 0.03 | 840 |" in after
-    assert before[: before.index("## Measured")] == after[: after.index("## Measured")]
 
 
 def test_a_run_without_held_out_examples_has_a_card(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.sparql.errors import InputError, TrainingError
-from kbqa.training.judge.pools import read_judged, read_texts
+from kbqa.training.judge.learning import read_judged, read_texts
 from kbqa.training.run import LOG_FILE, RunFolder
 
 LINE = json.dumps({"step": 1, "loss": 1.0}) + "\n"
@@ -82,14 +82,14 @@ def test_damaged_states_of_training_are_named(tmp_path: Path) -> None:
 
 def test_a_damaged_labelled_example_is_named(tmp_path: Path) -> None:
     np = pytest.importorskip("numpy", reason="needs the retrieval extra")
-    from kbqa.training.retriever.labels import Labelled, has_names, load_labelled, save_labelled
+    from kbqa.training.retriever.examples import Labelled, load_labelled, load_names, save_labelled
 
     path, places = tmp_path / "example.npz", np.array([0], dtype=np.int32)
     arrays = dict.fromkeys(("heads", "links", "tails", "stated", "answers", "shortest"), places)
     save_labelled(path, Labelled("a?", ("a.b",), 1, 1, facts=1, matches=places[None], **arrays))
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    for read in (load_labelled, has_names):
+    for read in (load_labelled, load_names):
         with pytest.raises(TrainingError, match=r"example\.npz cannot be read .* Delete it"):
             read(path)
     path.write_bytes(content.replace(b"heads.npy", b"tails.npy"))

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.writing.checkpoint import INSTALL_LM
+from kbqa.training.cli import complete_config, config_options, preset_option
 from kbqa.training.config import ALL_LAYERS, FULL_LEARNING_RATE, TrainingConfig
 from kbqa.training.data.training_set import Example
-from kbqa.training.options import complete_config, config_options, preset_option
 
 TABLE_9 = {
     "learning_rate": 5e-5,

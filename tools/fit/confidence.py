@@ -20,7 +20,7 @@ from kbqa.engine.methods import Resources
 from kbqa.engine.running.tried import describe_tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
-from kbqa.training.judge.reading import Judged, fit_confidence
+from kbqa.training.judge.learning import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
 from tools.options import GOLD_ENTITIES, NEW_FILE, STORE
 from tools.score.shared import BeamRunner

@@ -49,8 +49,8 @@ from kbqa.kb.loading.rules import profile, read_rules
 from kbqa.kb.names.index import NameIndex
 from kbqa.kb.open import open_graph
 from kbqa.kb.store import Statistics
-from kbqa.training.judge.pools import read_judged, read_texts
-from kbqa.training.retriever.labels import Labelled, load_labelled, load_names, save_labelled
+from kbqa.training.judge.learning import read_judged, read_texts
+from kbqa.training.retriever.examples import Labelled, load_labelled, load_names, save_labelled
 from kbqa.training.run import LOG_FILE, RunFolder
 from tools.fuzz.mutation import cuts, mutated_bytes, mutated_json_text
 from tools.fuzz.seeds import QUESTIONS, WRITTEN, ScriptedWriter, small_store

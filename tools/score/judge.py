@@ -40,8 +40,7 @@ from kbqa.engine.running.judge import SHIPPED_JUDGE
 from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel, Tried, answer_confidences
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
-from kbqa.training.judge.pools import read_judged
-from kbqa.training.judge.reading import Judged, fit_confidence
+from kbqa.training.judge.learning import Judged, fit_confidence, read_judged
 from tools.options import FILE, FOLDER, GOLD_ENTITIES, QUESTIONS, STORE
 from tools.score.best_of import question_groups
 from tools.score.shared import (

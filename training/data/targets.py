@@ -27,9 +27,7 @@ TargetForm: TypeAlias = Literal["routerkgqa", "extended", "compact"]
 NameSource: TypeAlias = Callable[[Iterable[str]], Mapping[str, str]]
 """Looks up the names of mids, as `Graph.labels` does."""
 
-UNNAMED = "an entity without a name"
-"""The reason if neither a file nor a graph names an entity."""
-
+UNNAMED = "an entity without a name"  # the reason if neither a file nor a graph names an entity
 _MID = re.compile(r"\b(?:ns|fb):([mg]\.[0-9a-z_]+)")
 # Annotators noted names in comments; their other notes, such as "#player", begin differently.
 _NOTED_NAME = re.compile(r"#\s+([A-Z].*\S)")
@@ -142,38 +140,24 @@ def _is_implied(constraint: Constraint, crp: Crp) -> bool:
 def _row_crp(row: _Row, converted: Mapping[str, Crp | Unconverted]) -> Crp | Unconverted:
     """Read a record's CRP, with the names that the record itself gives."""
     try:
-        names = _row_names(row)
-        crp = _published(row) or converted.get(row_query(row))
-    except ValueError as error:
-        return Unconverted(str(error))
+        entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
+        names = {e["mid"]: mend_mojibake(e["name"]) for e in entities if e.get("name")}
+    except (AttributeError, KeyError, TypeError):
+        return Unconverted("malformed entities")
+    crp = converted.get(row_query(row))
+    if text := _text(row, "crp_routerkgqa"):
+        try:
+            crp, problems = parse_routerkgqa(text)
+        except CrpSyntaxError:
+            return Unconverted("published CRP that cannot be read")
+        if problems:
+            return Unconverted("published CRP with problems")
     if crp is None:
         is_incomplete = row.get("parses")
         return Unconverted(
             "no complete parse of a good question" if is_incomplete else "neither CRP nor SPARQL"
         )
     return _with_names(crp, names) if isinstance(crp, Crp) else crp
-
-
-def _published(row: _Row) -> Crp | None:
-    text = _text(row, "crp_routerkgqa")
-    if not text:
-        return None
-    try:
-        crp, problems = parse_routerkgqa(text)
-    except CrpSyntaxError:
-        raise ValueError("published CRP that cannot be read") from None
-    if problems:
-        raise ValueError("published CRP with problems")
-    return crp
-
-
-def _row_names(row: _Row) -> dict[str, str]:
-    """Collect the names that a record gives its entities."""
-    try:
-        entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
-        return {e["mid"]: mend_mojibake(e["name"]) for e in entities if e.get("name")}
-    except (AttributeError, KeyError, TypeError):
-        raise ValueError("malformed entities") from None
 
 
 def _noted_names(sparql: str) -> dict[str, str]:

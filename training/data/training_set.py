@@ -16,7 +16,7 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -38,18 +38,10 @@ from kbqa.training.demo import demo_examples
 RELATED = "a test question was made from it, or it from one"
 ASKED = "asked in a test set"
 
-DEMO_SOURCE = "demo"
-"""The source of questions on the demo graph."""
-
-COMPOSED_SOURCE = "composed"
-"""The source of questions that are composed of others and of facts."""
-
-NAMED_SKIPS = 10
-"""How many of the rows left out are named, for each reason."""
-
-ExampleKey: TypeAlias = tuple[str, str]
-"""The question set and the id of an example."""
-
+DEMO_SOURCE = "demo"  # the source of questions on the demo graph
+COMPOSED_SOURCE = "composed"  # the source of questions that are composed of others and of facts
+NAMED_SKIPS = 10  # how many of the rows left out are named, for each reason
+ExampleKey: TypeAlias = tuple[str, str]  # the question set and the id of an example
 _WORD = re.compile(r"\w+")
 _CWQ_ID = re.compile(r"(WebQT(?:rn|est)-\d+)_[0-9a-f]{32}")
 _QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
@@ -160,27 +152,23 @@ class ScoredSets:
 
 
 def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
-    """Read the question sets that a model will be scored on: ours, or official files.
-
-    Raises:
-        InputError: A file is missing, or not a question set.
-    """
+    """Read the question sets that a model will be scored on: ours, or official files."""
     rows = [row for path in paths for _, row in read_question_rows(path)]
+    facts: set[tuple[str, str]] = set()
+    for row in rows:
+        parses = [parse.get("Sparql") for parse in row.get("parses") or ()]
+        for query in filter(None, (row.get("sparql"), *parses)):
+            with suppress(InputError):
+                relations, entities = query_mentions(query)
+                facts.update(itertools.product(entities, relations))
     ids = (str(row.get("id") or "") for row in rows)
     questions = (row.get("question") for row in rows)
     return ScoredSets(
         ids=frozenset(id_ for id_ in ids if id_ and not id_.isdigit()),
         parents=frozenset(parent for row in rows if (parent := parent_id(row))),
         questions=frozenset(question_words(each) for each in questions if isinstance(each, str)),
-        facts=frozenset(fact for row in rows for fact in _facts(row)),
+        facts=frozenset(facts),
     )
-
-
-def _facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    parses = [parse.get("Sparql") for parse in row.get("parses") or ()]
-    for query in filter(None, (row.get("sparql"), *parses)):
-        with suppress(InputError):
-            yield from itertools.product(*reversed(query_mentions(query)))
 
 
 def parent_id(row: Mapping[str, Any]) -> str | None:
@@ -215,15 +203,11 @@ def load_examples(
     demo_questions: int = 0,
     seed: int = 42,
 ) -> ExampleSet:
-    """Read question sets into examples, without repetitions, and add questions on the demo graph.
+    """Read question sets, ours or official files, into examples, without repetitions.
 
-    Args:
-        paths: Question sets with SPARQL or CRPs: ours, or official files.
-        form: The text form of the targets.
-        names: Looks up names that a file lacks. The official ComplexWebQuestions has none.
-        scored: Test sets. Their questions, parents and children are left out.
-        demo_questions: The most questions on the demo graph.
-        seed: Decides which these are, and their wording.
+    Names that a file lacks are looked up by `names`; the official ComplexWebQuestions has none.
+    Left out are the questions of the test sets `scored`, their parents and their children. At most
+    `demo_questions` on the demo graph are added; the seed decides which, and their wording.
 
     Raises:
         InputError: A file is missing or unreadable, or names few of its entities and there is no
@@ -234,15 +218,14 @@ def load_examples(
     gathered = ExampleSet(scored=[data_file(path) for path in scored])
     for path in paths:
         source = source_name(path)
-        kept = list(kept_rows(path, source, scored_sets, gathered))
+        kept = list(kept_rows(path, scored_sets, gathered))
         unnamed_before = gathered.skipped[UNNAMED]
-        targets = row_targets([one.row for one in kept], form, names)
-        for one, target in zip(kept, targets, strict=True):
+        row_texts = row_targets([one.row for one in kept], form, names)
+        for one, target in zip(kept, row_texts, strict=True):
             if isinstance(target, Unconverted):
                 gathered.skip(source, one.id, target.reason)
             else:
-                parent = parent_id(one.row) or ""
-                gathered.add(Example(one.id, one.question, target, source, parent))
+                gathered.add(Example(one.id, one.question, target, source, one.parent))
         unnamed = gathered.skipped[UNNAMED] - unnamed_before
         if names is None and unnamed > len(kept) / 2:
             raise InputError(
@@ -251,24 +234,17 @@ def load_examples(
             )
         gathered.files.append(data_file(path))
     if demo_questions:
-        _add_demo_questions(gathered, demo_questions, seed, form, scored_sets)
+        drawn = [example for example in demo_examples(seed) if example.split == "train"]
+        random.Random(seed).shuffle(drawn)
+        targets = ((example.question, write_target(example.crp, form)) for example in drawn)
+        sayable = ((question, text) for question, text in targets if isinstance(text, str))
+        for number, (question, target) in enumerate(itertools.islice(sayable, demo_questions)):
+            example_id = f"{DEMO_SOURCE}-{number}"
+            if reason := scored_sets.reason_against({"question": question}):
+                gathered.skip(DEMO_SOURCE, example_id, reason)
+            else:
+                gathered.add(Example(example_id, question, target, DEMO_SOURCE))
     return gathered
-
-
-def _add_demo_questions(
-    gathered: ExampleSet, count: int, seed: int, form: TargetForm, scored_sets: ScoredSets
-) -> None:
-    """Add questions on the demo graph that the form can say and that are not kept for testing."""
-    drawn = [example for example in demo_examples(seed) if example.split == "train"]
-    random.Random(seed).shuffle(drawn)
-    targets = ((example.question, write_target(example.crp, form)) for example in drawn)
-    sayable = [(question, text) for question, text in targets if isinstance(text, str)]
-    for number, (question, target) in enumerate(sayable[:count]):
-        row_id = f"demo-{number}"
-        if reason := scored_sets.reason_against({"question": question}):
-            gathered.skip(DEMO_SOURCE, row_id, reason)
-        else:
-            gathered.add(Example(row_id, question, target, DEMO_SOURCE))
 
 
 class KeptRow(NamedTuple):
@@ -276,13 +252,13 @@ class KeptRow(NamedTuple):
 
     id: str
     question: str
+    parent: str  # the id of the question that it was made from, or ""
     row: Mapping[str, Any]
 
 
-def kept_rows(
-    path: Path, source: str, scored_sets: ScoredSets, gathered: ExampleSet
-) -> Iterator[KeptRow]:
+def kept_rows(path: Path, scored_sets: ScoredSets, gathered: ExampleSet) -> Iterator[KeptRow]:
     """Read a file's rows, and count those whose questions may not be used."""
+    source = source_name(path)
 
     def skip_record(number: int, _problem: str) -> None:
         gathered.skip(source, f"record {number}", "not a record of a question set")
@@ -296,7 +272,7 @@ def kept_rows(
         elif reason := scored_sets.reason_against(row):
             gathered.skip(source, id_, reason)
         else:
-            yield KeptRow(id_, mend_mojibake(question.strip()), row)
+            yield KeptRow(id_, mend_mojibake(question.strip()), parent_id(row) or "", row)
 
 
 def row_id(row: Mapping[str, Any], number: int) -> str:
@@ -485,34 +461,23 @@ def suggest_relations(
 
     They are found from the linked entities, as when a question is asked; those of questions on the
     demo graph in that graph. `report` is called with how many were looked up since the last call.
-
-    Raises:
-        ModelError: The retriever is missing or broken.
-        GraphError: The graph does not answer.
     """
-
-    def find(questions: Iterable[str], graph: Graph) -> dict[str, tuple[str, ...]]:
-        found = {}
-        suggester = RelationSuggester(graph, count)
-        with closing(Resources(graph)) as resources:
-            for question in sorted(questions):
-                topics = likely_topics(resources.linker.link(question))
-                found[question] = suggester.suggest(question, topics)
-                report(1)
-        return found
-
     examples = (*split.train, *split.valid)
-    on_demo = {each.question for each in examples if each.source == DEMO_SOURCE}
-    found = find({each.question for each in examples if each.source != DEMO_SOURCE}, graph)
-    found_on_demo = {}
-    if on_demo:
-        with closing(open_graph()) as demo:
-            found_on_demo = find(on_demo, demo)
-
-    def suggest(some: Iterable[Example]) -> tuple[Example, ...]:
-        return tuple(
-            replace(e, relations=(found_on_demo if e.source == DEMO_SOURCE else found)[e.question])
-            for e in some
-        )
-
-    return split._replace(train=suggest(split.train), valid=suggest(split.valid))
+    found: dict[tuple[bool, str], tuple[str, ...]] = {}
+    for is_demo in (False, True):
+        questions = {e.question for e in examples if (e.source == DEMO_SOURCE) is is_demo}
+        if not questions:
+            continue
+        with ExitStack() as stack:
+            asked = stack.enter_context(closing(open_graph())) if is_demo else graph
+            linker = stack.enter_context(closing(Resources(asked))).linker
+            suggester = RelationSuggester(asked, count)
+            for question in sorted(questions):
+                topics = likely_topics(linker.link(question))
+                found[is_demo, question] = suggester.suggest(question, topics)
+                report(1)
+    train, valid = (
+        tuple(replace(e, relations=found[e.source == DEMO_SOURCE, e.question]) for e in part)
+        for part in (split.train, split.valid)
+    )
+    return split._replace(train=train, valid=valid)

@@ -11,7 +11,7 @@ all wrong none is better than another.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,6 @@ from kbqa.engine.questions.question_sets import (
     read_question_rows,
 )
 from kbqa.engine.running.run import PathRunner, Runner
-from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, Request
 from kbqa.engine.writing.grammar import PathWalk
 from kbqa.engine.writing.steering import Decoding
@@ -42,13 +41,7 @@ from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError, Input
 from kbqa.sparql.forms import read_crp
 from kbqa.training.config import GrpoConfig
 from kbqa.training.data.targets import gold_topics, row_query
-from kbqa.training.data.training_set import (
-    Example,
-    ExampleKey,
-    ExampleSet,
-    row_id,
-    source_name,
-)
+from kbqa.training.data.training_set import Example, ExampleKey, ExampleSet, row_id, source_name
 
 logger = logging.getLogger(__name__)
 
@@ -72,13 +65,13 @@ def find_questions(
 
     The paths are those of the question sets that they were read from, and the format that of the
     texts that will be written. `report` is called now and then with the number looked up.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-        EndpointDown: Nothing answers at the graph's endpoint.
     """
     decoding, runner = Decoding("graph", graph), PathRunner(graph, timeout_s)
-    rows = {key: row for path in paths for key, row in _rows(path)}
+    rows = {
+        (source_name(path), row_id(row, number)): row
+        for path in paths
+        for number, row in read_question_rows(path, lambda number, problem: None)
+    }
     wanted = {each.key: each for each in examples}
     queries = convert_queries(filter(None, (row_query(rows[key]) for key in wanted)))
     found: dict[ExampleKey, Question] = {}
@@ -140,12 +133,6 @@ def as_request(question: Question) -> Request:
     return Request(question.text, question.topics)
 
 
-def _rows(path: Path) -> Iterator[tuple[ExampleKey, Mapping[str, Any]]]:
-    source = source_name(path)
-    for number, row in read_question_rows(path, lambda number, problem: None):
-        yield (source, row_id(row, number)), row
-
-
 class Rewarded(NamedTuple):
     """What a path earns: its reward, and the F1 that it is made from; both in [0, 1]."""
 
@@ -201,17 +188,9 @@ class RewardFunction:
             [tried] = runner.run([candidate])
         except DeadlineExceeded:
             return NOTHING
-        f1 = candidate_f1(tried, question)
-        return Rewarded(f1 * max(0.0, 1.0 - self._cost(tried)), f1)
-
-    def _cost(self, tried: Tried) -> float:
-        """Return the share of its F1 that a path loses."""
-        if tried.crp is None or tried.relaxation is None:
-            return 0.0
-        relaxed = self._config.relaxed_cost if tried.relaxation.level != "full" else 0.0
-        return relaxed + self._config.part_cost * _parts(tried.crp)
-
-
-def _parts(crp: Crp) -> int:
-    """Count the hops of the main path, the constraints and the ordering of a CRP."""
-    return len(crp.path) + sum(1 for _ in crp.all_constraints()) + (crp.order is not None)
+        f1, cost = candidate_f1(tried, question), 0.0
+        if (crp := tried.crp) is not None and tried.relaxation is not None:
+            parts = len(crp.path) + sum(1 for _ in crp.all_constraints()) + (crp.order is not None)
+            cost = self._config.relaxed_cost if tried.relaxation.level != "full" else 0.0
+            cost += self._config.part_cost * parts
+        return Rewarded(f1 * max(0.0, 1.0 - cost), f1)

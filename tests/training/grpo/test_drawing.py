@@ -11,7 +11,7 @@ from kbqa.engine.writing.steering import SteeredText
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.training.config import GrpoConfig
 from kbqa.training.grpo.drawing import Drawn, DrawRequest, Sampling, TokenChoice, draw_texts
-from kbqa.training.grpo.policy import WriterPolicy
+from kbqa.training.grpo.train import WriterPolicy
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")

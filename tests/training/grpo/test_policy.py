@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.training.config import GrpoConfig
-from kbqa.training.grpo.policy import (
+from kbqa.training.grpo.train import (
     SPREAD_FLOOR,
     Objective,
     Text,

@@ -15,11 +15,11 @@ from kbqa.engine.cli import main
 from kbqa.engine.questions.question_sets import Question
 from kbqa.sparql.errors import InputError, ModelError
 from kbqa.training.config import GrpoConfig, TrainingConfig
-from kbqa.training.grpo.policy import WriterPolicy
-from kbqa.training.grpo.rollouts import check_rollouts
+from kbqa.training.grpo.drawing import check_rollouts
 from kbqa.training.grpo.train import (
     RewardProgress,
     RewardSplit,
+    WriterPolicy,
     train_by_reward,
 )
 from kbqa.training.writer import RewardResult

@@ -28,9 +28,9 @@ from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.training.config import GrpoConfig, TrainingConfig
-from kbqa.training.grpo.policy import WriterPolicy
+from kbqa.training.grpo.drawing import check_rollouts
 from kbqa.training.grpo.questions import as_request
-from kbqa.training.grpo.rollouts import check_rollouts
+from kbqa.training.grpo.train import WriterPolicy
 
 pytestmark = [pytest.mark.vllm, pytest.mark.usefixtures("float32")]
 
@@ -126,7 +126,7 @@ def test_vllm_draws_with_the_adapter_in_training(
         for group in drawn:
             assert sum(text.times for text in group.texts) == GROUP
 
-        [adapter] = policy.sampler.server.served() - {"base"}  # type: ignore[attr-defined]
+        [adapter] = policy.sampler.server.served() - {"base"}  # type: ignore[union-attr]
         by_server = ServerGenerator(url, policy.prompt, adapter, decoding, timeout_s=600)
         found = by_server.generate([as_request(question) for question in questions], 1)
         written = policy.write(questions)
@@ -138,6 +138,6 @@ def test_vllm_draws_with_the_adapter_in_training(
             weight.data = torch.randn_like(weight) * 0.05
         [broken] = policy.draw(questions[:1], "seed")
         assert broken.texts != drawn[0].texts
-        assert policy.sampler.server.served() - {"base", adapter}  # type: ignore[attr-defined]
+        assert policy.sampler.server.served() - {"base", adapter}  # type: ignore[union-attr]
         policy.sampler.close()
-        assert policy.sampler.server.served() == {"base"}  # type: ignore[attr-defined]
+        assert policy.sampler.server.served() == {"base"}  # type: ignore[union-attr]

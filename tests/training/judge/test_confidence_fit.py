@@ -5,7 +5,7 @@ import random
 import pytest
 
 from kbqa.engine.evaluation.statistics import calibrate
-from kbqa.training.judge.reading import Judged, fit_confidence
+from kbqa.training.judge.learning import Judged, fit_confidence
 
 
 def _questions(n: int, seed: int = 1) -> list[Judged]:

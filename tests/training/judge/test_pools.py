@@ -6,7 +6,7 @@ from pathlib import Path
 from kbqa.engine.methods import Resources
 from kbqa.kb.open import open_graph
 from kbqa.training.data.training_set import COMPOSED_SOURCE, Example, ExampleSet
-from kbqa.training.judge.pools import gather_parts
+from kbqa.training.judge.learning import gather_parts
 
 GOLD = "Nairobi <- location.country.capital -> location.country.currency_used"
 

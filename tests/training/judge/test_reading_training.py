@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.engine.running.judge import READER_VERSION, SETTINGS_FILE, CrossEncoder
 from kbqa.sparql.errors import ModelError, TrainingError
-from kbqa.training.judge.reading import ReadingConfig, ReadingExample, train_reading
+from kbqa.training.judge.learning import ReadingConfig, ReadingExample, train_reading
 
 pytest.importorskip("torch", reason="needs the lm extra")
 

@@ -21,7 +21,7 @@ from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
-from kbqa.training.judge.pools import POOLS_FILE
+from kbqa.training.judge.learning import POOLS_FILE
 from kbqa.training.run import CARD_FILE, MANIFEST_FILE, RunFolder
 
 pytest.importorskip("torch", reason="needs the lm extra")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from kbqa.engine.retrieval.retriever import encode_distances
-from kbqa.training.retriever.examples import Inputs
-from kbqa.training.retriever.labels import Labelled
+from kbqa.training.retriever.examples import Inputs, Labelled
 
 DIMENSIONS, RELATIONS = 8, 6
 

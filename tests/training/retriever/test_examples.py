@@ -3,8 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbqa.training.retriever.examples import measure_recall
-from kbqa.training.retriever.labels import Labelled
+from kbqa.training.retriever.examples import Labelled, measure_recall
 
 # Topic 0; facts 0 and 1 lead over node 1 to answer 2, fact 2 to answer 3; fact 3 is out of sight.
 # The last triple states fact 0 as well, by the reverse of its relation.

@@ -11,11 +11,10 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 from kbqa.training.data.training_set import Example
-from kbqa.training.retriever.labels import (
+from kbqa.training.retriever.examples import (
     Gold,
     NoGold,
     find_gold,
-    has_names,
     label,
     labelled_path,
     load_labelled,
@@ -82,11 +81,9 @@ def test_the_names_of_nodes_are_kept_where_they_were_looked_up(
     labelled = label("?", SUBGRAPH, gold, GraphSchema(graph))
     path = tmp_path / "some.npz"
     save_labelled(path, labelled)
-    assert not has_names(path)
     assert load_names(path) is None
     names = ("Jamaica", None, "Kingston é")
     save_labelled(path, replace(labelled, names=names))
-    assert has_names(path)
     assert load_names(path) == names
     assert load_labelled(path).names is None
 

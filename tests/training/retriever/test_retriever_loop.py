@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from kbqa.engine.retrieval.retriever import Weights, text_columns
 from kbqa.sparql.errors import TrainingError
+from kbqa.training.retriever.command import Epoch, TrainedScorer, train_scorer
 from kbqa.training.retriever.examples import Inputs, RetrieverConfig, measure_recall
-from kbqa.training.retriever.loop import Epoch, TrainedScorer, train_scorer
 from kbqa.training.run import LOG_FILE, RunFolder
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
@@ -112,7 +112,7 @@ def test_another_seed_gives_other_weights(made_up: list[Inputs], tmp_path: Path)
 
 
 def test_numpy_scores_as_torch_does(either: tuple[list[Inputs], RetrieverConfig]) -> None:
-    from kbqa.training.retriever.loop import Network
+    from kbqa.training.retriever.command import Network
 
     questions, config = either
     network = Network(replace(config, seed=1), 8, 10)
