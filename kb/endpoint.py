@@ -12,11 +12,12 @@ entities with many rows are asked for apart, and the others in two halves.
 """
 
 import logging
+import reprlib
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, TypeVar, cast
 
 from kbqa.kb.connections import read_address
 from kbqa.kb.graph import (
@@ -28,26 +29,31 @@ from kbqa.kb.graph import (
     GraphIdentity,
     Neighbours,
     Table,
+    edge_pattern,
+    neighbours_query,
+    pick_label,
     prepare_query,
+    read_count,
+    relations_query,
+    sorted_edges,
 )
 from kbqa.kb.protocol import Copies, EndpointReply, QuerySender, describe_copies
-from kbqa.kb.rows import pick_label, read_count, rows_from_json, sorted_edges
 from kbqa.kb.schema import KEPT, LEFT_OUT, is_telling
 from kbqa.sparql.dialect import cap_rows, is_distinct, row_beyond, row_limit
 from kbqa.sparql.errors import EndpointError, InputError, MalformedResult, ResultTruncated
-from kbqa.sparql.templates import (
-    edges_query,
-    first_neighbours_query,
-    frontier_neighbours_query,
-    frontier_relations_query,
-    labels_query,
-    neighbour_count_query,
-    neighbours_of_each_query,
-    neighbours_query,
-    relations_of_each_query,
-    relations_query,
+from kbqa.sparql.terms import (
+    NAME,
+    LiteralTerm,
+    Term,
+    full_iri,
+    has_scheme,
+    iri,
+    is_well_formed,
+    quote,
+    read_literal,
+    resource_id,
+    term_order,
 )
-from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
@@ -66,11 +72,19 @@ _Asked = TypeVar("_Asked", bound=Hashable)
 _Found = TypeVar("_Found")
 _Item = TypeVar("_Item")
 
+_T = TypeVar("_T")
 _Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
+
+_EXCERPT = reprlib.Repr()  # bounds what a message shows, in length and in depth
+_EXCERPT.maxstring = _EXCERPT.maxother = 100
 
 # The schema is small, and every endpoint answers at once.
 _PROPERTIES = f"SELECT DISTINCT ?r {{ ?r {iri('type.property.schema')} ?type }}"
 _USED = "SELECT DISTINCT ?r { ?s ?r ?o }"
+
+# No bookkeeping, see `kbqa.kb.schema.is_telling`.
+_STARTS = (f"STRSTARTS(STR(?relation), {quote(full_iri(prefix))})" for prefix in LEFT_OUT)
+_IS_TELLING = f" FILTER (?relation IN ({', '.join(map(iri, KEPT))}) || !({' || '.join(_STARTS)}))"
 
 # The only column of Virtuoso 7's answer to ASK: one row for yes, none for no.
 _VIRTUOSO_ASK = "__ASK_RETVAL"
@@ -146,7 +160,9 @@ class SparqlEndpoint(Graph):
         found = self._of_each(
             [(entity,) for entity in entities],
             lambda key: relations_query(*key, direction, limit),
-            lambda keys, most: relations_of_each_query([key[0] for key in keys], direction, most),
+            lambda keys, most: _query(
+                "?node ?relation", [entity for (entity,) in keys], "?relation", direction, most
+            ),
             limit,
         )
         return {entity: self._iris(terms) for (entity,), terms in found.items()}
@@ -161,7 +177,7 @@ class SparqlEndpoint(Graph):
         return self._of_each(
             starts,
             lambda start: neighbours_query(*start, direction, limit),
-            lambda starts, most: neighbours_of_each_query(starts, direction, most),
+            lambda starts, most: _pairs_query(starts, direction, most),
             limit,
         )
 
@@ -172,8 +188,12 @@ class SparqlEndpoint(Graph):
         found: Sequence[Term] = self.neighbours(entity, relation, direction, limit + 1)
         total = len(found)
         if total > limit:
-            found = self._column(first_neighbours_query(entity, relation, direction, limit))
-            total = self._count(neighbour_count_query(entity, relation, direction))
+            edge = edge_pattern(iri(entity), iri(relation), "?entity", direction)
+            pattern = f"WHERE {{ {edge} }}"
+            found = self._column(
+                f"SELECT DISTINCT ?entity {pattern} ORDER BY STR(?entity) LIMIT {limit}"
+            )
+            total = self._count(f"SELECT (COUNT(DISTINCT ?entity) AS ?count) {pattern}")
         return Neighbours(tuple(sorted(found, key=term_order)[:limit]), max(total - limit, 0))
 
     def frontier_relations(
@@ -182,7 +202,9 @@ class SparqlEndpoint(Graph):
         """List the distinct relations that any of some entities has."""
         if not entities:
             return []
-        return self._iris(self._column(frontier_relations_query(entities, direction, limit)))
+        return self._iris(
+            self._column(_query("?relation", entities, "?relation", direction, limit))
+        )
 
     def frontier_neighbours(
         self,
@@ -194,7 +216,7 @@ class SparqlEndpoint(Graph):
         """List what one relation leads to from any of some entities."""
         if not entities:
             return []
-        return self._column(frontier_neighbours_query(entities, relation, direction, limit))
+        return self._column(_query("?entity", entities, iri(relation), direction, limit))
 
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
@@ -203,7 +225,8 @@ class SparqlEndpoint(Graph):
 
         def search(entities: Sequence[str]) -> dict[str, Edges]:
             most = limit if len(entities) == 1 else 2 * limit
-            query = edges_query(entities, direction, LEFT_OUT, KEPT, most + 1)
+            columns = "?node ?relation ?entity"
+            query = _query(columns, entities, "?relation", direction, most + 1, _IS_TELLING)
             rows = self._rows(query, 3)
             counts = Counter(str(node) for node, _, _ in rows)
             few = [entity for entity in entities if counts[entity] <= limit]
@@ -224,7 +247,11 @@ class SparqlEndpoint(Graph):
 
         def search(mids: Sequence[str]) -> dict[str, list[Term]]:
             names: dict[str, list[Term]] = {}
-            for mid, name in self._rows(labels_query(mids), 2):
+            values = " ".join(map(iri, mids))
+            query = (
+                f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {iri(NAME)} ?name }}"
+            )
+            for mid, name in self._rows(query, 2):
                 if isinstance(mid, str) and name is not None:
                     names.setdefault(mid, []).append(name)
             return names
@@ -344,7 +371,7 @@ class SparqlEndpoint(Graph):
 
     def _read_table(self, answer: EndpointReply) -> Table:
         try:
-            return Table(*rows_from_json(answer.json))
+            return Table(*_read_rows(answer.json))
         except ValueError as error:
             raise self._malformed(f"with {error}") from error
 
@@ -352,6 +379,30 @@ class SparqlEndpoint(Graph):
         for address in self._addresses:
             words = address.hide(words)
         return MalformedResult(f"{self.description} answered {words}")
+
+
+def _query(
+    columns: str,
+    entities: Sequence[str],
+    relation: str,
+    direction: Direction,
+    limit: int,
+    test: str = "",
+) -> str:
+    """Write the query for the edges of several entities: `?node`, `?relation` and `?entity`."""
+    values = f"VALUES ?node {{ {' '.join(map(iri, entities))} }}"
+    edge = edge_pattern("?node", relation, "?entity", direction)
+    return f"SELECT DISTINCT {columns} WHERE {{ {values} {edge}{test} }} LIMIT {limit}"
+
+
+def _pairs_query(starts: Sequence[tuple[str, str]], direction: Direction, limit: int) -> str:
+    """Write the query for what relations lead to, each from its own entity."""
+    pairs = " ".join(f"({iri(entity)} {iri(relation)})" for entity, relation in starts)
+    edge = edge_pattern("?node", "?relation", "?entity", direction)
+    return (
+        "SELECT DISTINCT ?node ?relation ?entity "
+        f"WHERE {{ VALUES (?node ?relation) {{ {pairs} }} {edge} }} LIMIT {limit}"
+    )
 
 
 def once(found: Iterable[_Item]) -> tuple[_Item, ...]:
@@ -382,3 +433,39 @@ def _halving(
             raise
     half = len(asked) // 2
     return _halving(asked[:half], search) | _halving(asked[half:], search)
+
+
+def _read_rows(
+    result: Mapping[str, object],
+) -> tuple[tuple[str, ...], tuple[tuple[Term | None, ...], ...]]:
+    """Read SPARQL 1.1 Query Results JSON; raises `ValueError`, to follow "answered with"."""
+    head, results = result.get("head"), result.get("results")
+    variables = head.get("vars") if isinstance(head, dict) else None
+    bindings = results.get("bindings") if isinstance(results, dict) else None
+    if not _is_list(variables, str) or not _is_list(bindings, dict):
+        raise ValueError(f"JSON that is not a SPARQL result: {_EXCERPT.repr(result)}")
+    rows = tuple(
+        tuple(_term_from_json(row[name]) if name in row else None for name in variables)
+        for row in bindings
+    )
+    return tuple(variables), rows
+
+
+def _is_list(value: object, kind: type[_T]) -> TypeGuard[list[_T]]:
+    return isinstance(value, list) and all(isinstance(each, kind) for each in value)
+
+
+def _term_from_json(binding: object) -> Term:
+    if isinstance(binding, dict) and isinstance(value := binding.get("value"), str):
+        datatype, language = binding.get("datatype"), binding.get("xml:lang")
+        match binding.get("type"):
+            case "uri" if has_scheme(value):
+                return resource_id(value)
+            case "bnode":
+                return f"_:{value}"
+            # Virtuoso writes typed-literal.
+            case "literal" | "typed-literal" if isinstance(language, str | None) and (
+                datatype is None or (isinstance(datatype, str) and has_scheme(datatype))
+            ):
+                return read_literal(value, datatype, language)
+    raise ValueError(f"a value that is not an RDF term: {_EXCERPT.repr(binding)}")

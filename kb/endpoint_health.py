@@ -22,8 +22,7 @@ from kbqa.sparql.errors import (
     QueryTooCostly,
     ResultTruncated,
 )
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import FREEBASE_NS, iri
+from kbqa.sparql.terms import FREEBASE_NS, NAME, iri
 
 _ANY = "ASK { ?s ?p ?o }"
 _NAMED = f"ASK {{ ?s {iri(NAME)} ?name }}"

@@ -22,8 +22,7 @@ from kbqa.kb.loading.checkpoint import Checkpoint, read_checkpoint
 from kbqa.kb.names.index import NameIndex
 from kbqa.kb.store import OxigraphStore, Statistics
 from kbqa.sparql.errors import DumpError, GraphError, KbqaError, StoreError
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import FREEBASE_NS, full_iri, has_scheme, is_mid, resource_id
+from kbqa.sparql.terms import FREEBASE_NS, NAME, full_iri, has_scheme, is_mid, resource_id
 
 Status = Literal["ok", "warning", "problem"]
 

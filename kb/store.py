@@ -39,16 +39,26 @@ from kbqa.kb.graph import (
     Neighbours,
     Schema,
     Table,
+    edge_pattern,
+    pick_label,
     prepare_query,
+    relations_query,
+    sorted_edges,
 )
-from kbqa.kb.layout import StoreLayout, check_manifest, parse_manifest
-from kbqa.kb.rows import pick_label, sorted_edges, term_from_oxigraph
+from kbqa.kb.layout import SqliteFile, StoreLayout, check_manifest, parse_manifest
 from kbqa.kb.schema import is_telling
-from kbqa.kb.small_files import SqliteFile
 from kbqa.kb.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
-from kbqa.sparql.templates import NAME, relations_query
-from kbqa.sparql.terms import Term, full_iri, iri, is_well_formed, resource_id, term_order
+from kbqa.sparql.terms import (
+    NAME,
+    Term,
+    full_iri,
+    iri,
+    is_well_formed,
+    read_literal,
+    resource_id,
+    term_order,
+)
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
@@ -164,15 +174,14 @@ def count_hub_relations(
 
 
 def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
-    hub_iri = iri(hub.node)
-    edge = f"{hub_iri} ?relation ?end" if hub.direction == "out" else f"?end ?relation {hub_iri}"
+    edge = edge_pattern(iri(hub.node), "?relation", "?end", hub.direction)
     solutions = store.query(
         f"SELECT ?relation (COUNT(*) AS ?edges) WHERE {{ {edge} }} GROUP BY ?relation"
     )
     assert isinstance(solutions, pyoxigraph.QuerySolutions)
     node = resource_id(hub.node)
     return [
-        (node, hub.direction, int(edges.value), str(term_from_oxigraph(relation)))
+        (node, hub.direction, int(edges.value), str(_term(relation)))
         for relation, edges in solutions
     ]
 
@@ -383,7 +392,7 @@ class OxigraphStore(Graph):
         # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
         solutions = self._open.store.query(relations_query(entity, direction, limit))
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
-        return sorted(str(term_from_oxigraph(solution[0])) for solution in solutions)
+        return sorted(str(_term(solution[0])) for solution in solutions)
 
     def _edges(self, entity: str, direction: Direction, limit: int) -> Edges | None:
         """List the edges of an entity, sorted; None if there are more than `limit`."""
@@ -415,7 +424,7 @@ class OxigraphStore(Graph):
                 if isinstance(end, NamedNode):
                     edges[relation].append(resource_id(end.value))
                 else:
-                    edges[relation].append(term_from_oxigraph(end))
+                    edges[relation].append(_term(end))
                 most -= 1
                 if not most:
                     break
@@ -430,20 +439,19 @@ class OxigraphStore(Graph):
         store = self._open.store
         if direction == "out":
             quads = store.quads_for_pattern(node, edge, None, default)
-            return (term_from_oxigraph(quad.object) for quad in quads)
+            return (_term(quad.object) for quad in quads)
         quads = store.quads_for_pattern(None, edge, node, default)
-        return (term_from_oxigraph(quad.subject) for quad in quads)
+        return (_term(quad.subject) for quad in quads)
 
     def _all_ends(self, entity: str, relation: str, direction: Direction) -> Sequence[Term]:
         found = list(islice(self._ends(entity, relation, direction), _FEW))
         if len(found) < _FEW:
             return found
         # A query takes longer to start, and half the time for each node.
-        pattern = (iri(entity), iri(relation), "?end")
-        query = f"SELECT ?end {{ {' '.join(pattern if direction == 'out' else pattern[::-1])} }}"
-        solutions = self._open.store.query(query)
+        pattern = edge_pattern(iri(entity), iri(relation), "?end", direction)
+        solutions = self._open.store.query(f"SELECT ?end {{ {pattern} }}")
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
-        return [term_from_oxigraph(solution[0]) for solution in solutions]
+        return [_term(solution[0]) for solution in solutions]
 
 
 def _check_not_replaced(directory: Path, manifest: Mapping[str, object], description: str) -> None:
@@ -463,3 +471,16 @@ def _telling_id(full_iri: str) -> str | None:
     """Return the id of a relation; None if it is bookkeeping."""
     relation = resource_id(full_iri)
     return relation if is_telling(relation) else None
+
+
+def _term(node: object) -> Term:
+    """Convert a pyoxigraph node. Freebase has no quoted triples: those raise `TypeError`."""
+    match node:
+        case pyoxigraph.NamedNode():
+            return resource_id(node.value)
+        case pyoxigraph.Literal():
+            return read_literal(node.value, node.datatype.value, node.language)
+        case pyoxigraph.BlankNode():
+            return f"_:{node.value}"
+        case _:
+            raise TypeError(f"not a resource or literal: {node}")

@@ -150,6 +150,13 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     )
 
 
+def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
+    """Write the query for the nodes from which hops lead to an entity; one may come repeatedly."""
+    nodes = ["?entity", *(f"?n{at}" for at in range(1, len(hops))), iri(end)]
+    patterns = " ".join(reversed(_chain(hops, nodes).patterns))
+    return f"SELECT ?entity WHERE {{ {patterns} }} LIMIT {limit}"
+
+
 def _ranked(
     crp: Crp, order: Order, writer: "_PatternWriter", start: Constraint | None
 ) -> list[str]:

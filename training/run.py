@@ -30,7 +30,7 @@ from kbqa.engine.files import (
     lock,
     package_versions,
 )
-from kbqa.kb.small_files import write_safely
+from kbqa.kb.layout import write_safely
 from kbqa.sparql.errors import TrainingError
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from kbqa.engine.questions.question_sets import (
 )
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.schema import present_entities, present_relations, present_texts
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError
-from kbqa.sparql.templates import query_mentions
 from kbqa.sparql.terms import is_mid
 
 MOST_FREQUENT = 10

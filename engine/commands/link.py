@@ -17,8 +17,8 @@ from kbqa.kb.commands.options import (
     print_json,
     print_result,
 )
+from kbqa.kb.graph import one_line
 from kbqa.kb.names.search import Names, open_names
-from kbqa.kb.small_files import one_line
 from kbqa.sparql.errors import GraphError, InputError
 
 

@@ -16,9 +16,8 @@ import click
 
 from kbqa.engine.answer import Answer, Line, Style, answer_lines, last_lines, literal_forms
 from kbqa.kb.commands.options import is_terminal, print_result
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, printable
 from kbqa.kb.schema import LiteralForms
-from kbqa.kb.small_files import printable
 
 if TYPE_CHECKING:
     from kbqa.engine.evaluation.rows import Row

@@ -30,7 +30,7 @@ from kbqa.engine.display.evidence_graph import (
     mean,
     read_evidence,
 )
-from kbqa.kb.small_files import html_line, html_tooltip_name
+from kbqa.kb.graph import html_line, html_tooltip_name
 from kbqa.sparql.terms import is_mid
 
 _BOX_HEIGHT = 30.0

@@ -29,7 +29,7 @@ from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import QueryTimeout
-from kbqa.sparql.templates import TYPE
+from kbqa.sparql.terms import TYPE
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.templates import NOTABLE_TYPES
+from kbqa.sparql.terms import NOTABLE_TYPES
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import numbered
-from kbqa.kb.small_files import prompt_line
+from kbqa.kb.graph import prompt_line
 
 START = "This is the start of the path."  # the context if there is no other
 

@@ -39,8 +39,8 @@ from kbqa.engine.methods.trace_prompts import (
     rank_prompt,
     summarise_prompt,
 )
+from kbqa.kb.graph import prompt_line
 from kbqa.kb.schema import GraphSchema
-from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError

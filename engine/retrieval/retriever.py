@@ -21,8 +21,8 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import read_model_json
 from kbqa.engine.retrieval.subgraphs import Subgraph, encode_distances, extract
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import write_safely
 from kbqa.kb.schema import GraphSchema
-from kbqa.kb.small_files import write_safely
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import ModelError

@@ -36,9 +36,8 @@ from kbqa.engine.running.search import (
     without_mentions,
 )
 from kbqa.engine.running.tried import Execution
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, prompt_line
 from kbqa.kb.schema import GraphSchema
-from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.english import describe_dropped
 

@@ -26,8 +26,7 @@ from kbqa.kb.commands.options import (
     print_result,
     read_standard_input,
 )
-from kbqa.kb.graph import DEFAULT_LIMIT, Direction, Table
-from kbqa.kb.small_files import json_text
+from kbqa.kb.graph import DEFAULT_LIMIT, Direction, Table, json_text
 from kbqa.sparql.dialect import check_read_only
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import (

@@ -30,9 +30,8 @@ from typing import (
 import click
 from click.core import ParameterSource
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, json_text, printable
 from kbqa.kb.option import Option
-from kbqa.kb.small_files import json_text, printable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

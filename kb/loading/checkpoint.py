@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
-from kbqa.kb.small_files import write_safely
+from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout, write_safely
 from kbqa.sparql.errors import DumpError, InputError
 
 _STATE_VERSION = 1  # of the state file; a load of another version is started again

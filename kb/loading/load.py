@@ -45,7 +45,9 @@ from kbqa.kb.layout import (
     OutputSummary,
     StoreLayout,
     read_manifest,
+    sync,
     write_manifest,
+    write_safely,
 )
 from kbqa.kb.loading.checkpoint import Checkpoint, discard, has_work_left, is_unresumable
 from kbqa.kb.loading.job import (
@@ -59,7 +61,6 @@ from kbqa.kb.loading.job import (
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.loading.shards import TakenShard, index_hubs, index_languages, index_runs
 from kbqa.kb.loading.store_writer import StoreWriter, drop_orphans, wait_for_writer
-from kbqa.kb.small_files import sync, write_safely
 from kbqa.sparql.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from pyoxigraph import Store
 from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
 from kbqa.kb.loading.checkpoint import Checkpoint, Position, ReadDump
 from kbqa.kb.loading.dump import Block, DumpReader, literal_parts, unescape
-from kbqa.kb.loading.filter_block import ALIAS, BlockFilter, BlockTables, FilteredBlock, RejectsFile
+from kbqa.kb.loading.filter_block import BlockFilter, BlockTables, FilteredBlock, RejectsFile
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.names.build import NameIndexBuilder
 from kbqa.kb.schema import SchemaBuilder
@@ -39,8 +39,7 @@ from kbqa.kb.store import (
     write_statistics,
 )
 from kbqa.sparql.errors import DumpError
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import resource_id
+from kbqa.sparql.terms import ALIAS, NAME, resource_id
 
 _FEW_EDGES = 8  # with fewer in a shard, a node is hardly a hub: its relations are not written
 

@@ -27,8 +27,8 @@ from math import isqrt
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from kbqa.kb.layout import SqliteFile
 from kbqa.kb.names.keys import Readings, normalise, read_name, symbols
-from kbqa.kb.small_files import SqliteFile
 
 _ONE_ERROR_FROM = 4
 _TWO_ERRORS_FROM = 8

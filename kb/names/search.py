@@ -1,7 +1,7 @@
 """Find entities by name on any graph: in a store's name index, or by label at an endpoint."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
@@ -9,8 +9,7 @@ from kbqa.kb.names.index import MAX_SPAN_TOKENS, NameMatch, Span, standing, toke
 from kbqa.kb.names.index import Names as Names  # also from here, beside `open_names`
 from kbqa.kb.names.keys import symbols
 from kbqa.sparql.errors import ResultTruncated
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, sparql_term
+from kbqa.sparql.terms import NAME, LiteralTerm, iri, is_well_formed, sparql_term
 
 _COUNT_LIMIT = 20_000  # triples counted for an entity's popularity: a hub has millions
 
@@ -208,10 +207,3 @@ def _order(marks: str, match: NameMatch) -> tuple[bool, int, bool, int, str]:
 def _has_other_symbols(name: str, marks: str) -> bool:
     """Return whether a text has symbols, `marks`, and a name has others."""
     return bool(marks) and symbols(name) != marks
-
-
-def name_terms(graph: Graph, terms: Collection[Term]) -> dict[Term, str]:
-    """Map terms to their names; an entity without a name maps to its id, a literal to its text."""
-    # A dump's odd IRIs are among the answers, but no query can hold them.
-    labels = graph.labels(term for term in terms if isinstance(term, str) and is_well_formed(term))
-    return {term: labels.get(term, term) if isinstance(term, str) else term.text for term in terms}

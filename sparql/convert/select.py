@@ -34,8 +34,7 @@ from kbqa.sparql.convert.query_tree import (
 )
 from kbqa.sparql.crp import Form
 from kbqa.sparql.errors import CrpConversionError
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import LiteralTerm
+from kbqa.sparql.terms import NAME, LiteralTerm
 
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue

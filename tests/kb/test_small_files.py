@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.small_files import (
-    html_line,
-    html_name,
-    json_text,
-    one_line,
-    printable,
-    prompt_line,
-    write_safely,
-)
+from kbqa.kb.graph import html_line, html_name, json_text, one_line, printable, prompt_line
+from kbqa.kb.layout import write_safely
 
 
 def _write_often(path: Path, text: str) -> None:

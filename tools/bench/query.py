@@ -35,8 +35,8 @@ import pyoxigraph
 from kbqa.kb.graph import DEFAULT_LIMIT, Schema
 from kbqa.kb.layout import StoreLayout, read_manifest
 from kbqa.kb.store import OxigraphStore
-from kbqa.sparql.templates import NAME, TYPE, neighbours_query, relations_query
-from kbqa.sparql.terms import full_iri, iri
+from kbqa.sparql.templates import neighbours_query, relations_query
+from kbqa.sparql.terms import NAME, TYPE, full_iri, iri
 from tools.bench.measured_run import machine
 from tools.graph_servers import MissingServer, Virtuoso, empty_virtuoso
 

@@ -34,8 +34,8 @@ from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import topic_entities
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError, KbqaError
-from kbqa.sparql.templates import query_mentions
 
 _FOLDS = 4
 _LEAST_EXAMPLES = 50

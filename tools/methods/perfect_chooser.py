@@ -23,8 +23,7 @@ from kbqa.engine.graph_walk import RelationPath, relation_path
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.questions.official import convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.names.search import name_terms
+from kbqa.kb.graph import Direction, Graph, name_terms
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop

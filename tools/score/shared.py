@@ -33,9 +33,9 @@ from kbqa.engine.running.tried import ConfidenceModel, Tried, rank_tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.training_set import load_examples
 
 _Z = 1.959964  # of the normal distribution, for 95 %

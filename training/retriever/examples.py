@@ -25,8 +25,8 @@ from kbqa.engine.retrieval.retriever import (
 from kbqa.engine.retrieval.subgraphs import DISTANCE_ROUNDS as ROUNDS
 from kbqa.engine.retrieval.subgraphs import Caps, encode_distances, extract
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import write_safely
 from kbqa.kb.schema import GraphSchema
-from kbqa.kb.small_files import write_safely
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.forms import read_crp
