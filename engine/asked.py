@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kbqa.engine.chat.cache import CountedChat
     from kbqa.engine.linking.linker import LinkedEntity
     from kbqa.engine.writing.generate import Candidate, Progress
-    from kbqa.kb.names.search import Names
+    from kbqa.kb.names import Names
 
 Watcher = Callable[[str], object]
 """Called with the name of each stage as it begins, such as ``link``, ``write`` or ``execute``."""

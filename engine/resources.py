@@ -10,7 +10,6 @@ from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Generator, NoPaths
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
-from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class Resources:
         self.chosen_chooser, self.call_budget = chooser, call_budget
         self.unsure_below, self.threads = unsure_below, threads
         self._load_generator, self._open_chat = load_generator, open_chat
-        self.names = open_names(graph, timeout_s)
+        self.names = graph.names(timeout_s)
         self.linker = Linker(graph, self.names)
 
     @cached_property

@@ -22,7 +22,7 @@ from kbqa.sparql.terms import TYPE, LiteralTerm, Term, iri, is_well_formed, term
 if TYPE_CHECKING:
     import polars
 
-    from kbqa.kb.names.index import Names
+    from kbqa.kb.names import Names
 
 Direction = Literal["out", "in"]
 

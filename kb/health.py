@@ -19,7 +19,7 @@ import pyoxigraph
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Schema
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest
 from kbqa.kb.loading.checkpoint import Checkpoint, read_checkpoint
-from kbqa.kb.names.index import NameIndex
+from kbqa.kb.names import NameIndex
 from kbqa.kb.store import OxigraphStore, Statistics
 from kbqa.sparql.errors import DumpError, GraphError, KbqaError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS, NAME, full_iri, has_scheme, is_mid, resource_id

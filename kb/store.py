@@ -61,7 +61,7 @@ from kbqa.sparql.terms import (
 )
 
 if TYPE_CHECKING:
-    from kbqa.kb.names.index import NameIndex
+    from kbqa.kb.names import NameIndex
 
 HUB_DEGREE = 1000
 """Edges in one direction that make a node a hub: below, a search takes less than a millisecond."""
@@ -363,7 +363,7 @@ class OxigraphStore(Graph):
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
         """Open the name index, or raise `StoreError` if the store was replaced."""
-        from kbqa.kb.names.index import NameIndex
+        from kbqa.kb.names import NameIndex
 
         names = NameIndex.open(StoreLayout(self._directory).names)
         self._check()

@@ -33,7 +33,7 @@ from kbqa.engine.writing.generate import Candidate, written_text
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_json
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Entity
@@ -118,9 +118,8 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     looked up in the graph, and in the row's "question" if it has one.
     """
     from kbqa.engine.linking.linker import Linker
-    from kbqa.kb.names.search import open_names
 
-    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+    with closing(graph.open()) as opened, closing(opened.names(graph.timeout_s)) as names:
         check_answers(opened, graph.timeout_s)
         linker = Linker(opened, names)
         runner = CrpRunner(

@@ -18,7 +18,6 @@ from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, Shown
 from kbqa.engine.retrieval.retriever import ScorerName
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_note
-from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import InputError
 
 
@@ -107,7 +106,7 @@ def retrieve(
     )
     with (
         closing(graph.open()) as opened,
-        closing(open_names(opened, graph.timeout_s)) as of_entities,
+        closing(opened.names(graph.timeout_s)) as of_entities,
     ):
         check_answers(opened, graph.timeout_s)
         retrieval = QuestionRetrieval(opened, of_entities, config, graph.timeout_s)

@@ -28,7 +28,7 @@ from kbqa.engine.retrieval.retrieval import (
 from kbqa.engine.retrieval.retriever import ScorerName
 from kbqa.engine.retrieval.subgraphs import Caps
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, name_terms
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
 

@@ -22,9 +22,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from kbqa.engine.files import read_model_json
-from kbqa.kb.names.index import NameMatch, Span
-from kbqa.kb.names.keys import normalise, symbols
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import NameMatch, Names, Span, normalise, symbols
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.terms import NOTABLE_TYPES
 

@@ -21,7 +21,7 @@ from kbqa.engine.methods.options import check_counts
 from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
 from kbqa.engine.retrieval.retrieval import RetrievedTriple
 from kbqa.engine.retrieval.retriever import ScorerName
-from kbqa.kb.names.keys import normalise
+from kbqa.kb.names import normalise
 from kbqa.sparql.terms import Term
 
 ReaderName = Literal["llm", "kernels"]

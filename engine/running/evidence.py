@@ -21,7 +21,7 @@ from kbqa.engine.questions.question_sets import unlike_a_question
 from kbqa.engine.running.repair import Repair
 from kbqa.engine.running.tried import Execution, Tried, describe_found, path_record, with_names
 from kbqa.kb.graph import Graph, name_terms
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.compile import TriplePattern, compile_evidence
 from kbqa.sparql.crp import Crp, Part
 from kbqa.sparql.english import find_sentence

@@ -52,8 +52,7 @@ from kbqa.engine.running.tried import (
 )
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Direction, Graph, Table, read_count
-from kbqa.kb.names.keys import normalise
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names, normalise
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.compile import (
     compile_crp,

@@ -20,7 +20,7 @@ from kbqa.engine.serve.records import (
 )
 from kbqa.engine.serve.served import MAX_HOPS
 from kbqa.kb.graph import Direction, Graph, name_terms
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp, CrpReading

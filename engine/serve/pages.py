@@ -32,7 +32,7 @@ from kbqa.engine.serve.served import MAX_QUESTION, Served
 from kbqa.engine.serve.service import Ask
 from kbqa.engine.serve.view import AnswerView, Asking, entity_url, page_url
 from kbqa.kb.graph import Direction, Graph, printable
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.kb.open import DEMO_DUMP
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import KbqaError

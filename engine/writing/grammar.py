@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from kbqa.engine.graph_walk import PathEnds
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.keys import decode_name
+from kbqa.kb.names import decode_name
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.forms import relation_id, relation_text
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed

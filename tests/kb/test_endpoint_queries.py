@@ -1,5 +1,6 @@
 """The queries by which an endpoint is explored, word for word."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -25,10 +26,7 @@ class _Recorder(SparqlEndpoint):
 
     def _post(self, query: str, timeout_s: float) -> EndpointReply:
         self.queries.append(query.replace(FREEBASE, ""))
-        columns = query.split(" WHERE ")[0].split(" ?")[1:]
-        names = [column.partition(")")[0] for column in columns]
-        if names == ["entity) AS", "count"] or "COUNT" in query:
-            names = ["count"]
+        names = ["count"] if "COUNT" in query else re.findall(r"\?(\w+)", query.split(" WHERE ")[0])
         value = {"type": "literal", "value": "7"} if names == ["count"] else None
         rows = [
             {name: value or {"type": "uri", "value": f"{FREEBASE}m.{row}"} for name in names}

@@ -11,7 +11,7 @@ import pytest
 from kbqa.engine.running.run import PathRunner, is_reachable
 from kbqa.kb.graph import Schema
 from kbqa.kb.layout import StoreLayout
-from kbqa.kb.names.index import NameIndex
+from kbqa.kb.names import NameIndex
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.crp import AnyOf, Crp, Entity, IsNotEntity
 from kbqa.sparql.forms import parse_routerkgqa, render_extended

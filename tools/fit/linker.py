@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from tools.fit.linking import read_linking_examples, train_linking_model
 
@@ -36,7 +35,7 @@ from tools.fit.linking import read_linking_examples, train_linking_model
 def main(files: Sequence[Path], store: Path, seed: int, output: Path) -> None:
     """Train on the files and write the model."""
     examples = [example for file in files for example in read_linking_examples(file)]
-    with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(store)) as graph, closing(graph.names()) as names:
         model = train_linking_model(examples, graph, names, seed)
     model.save(output)
     used = ", ".join(f"{count} of {name}" for name, count in model.trained_on.items())

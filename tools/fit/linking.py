@@ -33,7 +33,7 @@ from kbqa.engine.linking.mentions import LinkingModel, Mentions, find_mentions, 
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import topic_entities
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError, KbqaError
 

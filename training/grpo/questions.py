@@ -36,7 +36,7 @@ from kbqa.engine.writing.generate import Candidate, Request
 from kbqa.engine.writing.grammar import PathWalk
 from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError, InputError, KbqaError
 from kbqa.sparql.forms import read_crp
