@@ -94,7 +94,7 @@ def doctor(
 
 def _check_graph(graph: GraphChoice) -> Iterator[Finding]:
     if graph.endpoints:
-        from kbqa.kb.endpoint_health import check_endpoints
+        from kbqa.kb.health import check_endpoints
 
         yield from check_endpoints(graph.endpoints, graph.timeout_s)
         return

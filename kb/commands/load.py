@@ -210,13 +210,11 @@ def _forecast_line(expected: "Forecast | None") -> str:
 
 
 @contextmanager
-def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[LoadProgress]":
+def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[LoadProgress | None]":
     if is_shown is None:
         is_shown = is_terminal(sys.stderr)
     if not is_shown:
-        from kbqa.kb.loading.job import SilentProgress
-
-        yield SilentProgress()
+        yield None
         return
     from tqdm import tqdm
 
