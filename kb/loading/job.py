@@ -163,8 +163,14 @@ class LoadProgress(Protocol):
         """The load is in this stage; `bytes_read` counts all dumps as they are on disk."""
 
 
-class SilentProgress(LoadProgress):
+class SilentProgress:
     """Shows no progress."""
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """Ignore the start."""
+
+    def advance(self, stage: LoadStage, bytes_read: int, triples_loaded: int) -> None:
+        """Ignore a step."""
 
 
 @dataclass(frozen=True, slots=True)
