@@ -119,14 +119,8 @@ _POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 class SparqlEndpoint(Graph):
     """A graph behind a URL, or behind the URLs of several copies of it.
 
-    Args:
-        url: The query URL, maybe with a user and password: ``http://ann:pw@host/``. If several
-            are given, the first that works is asked.
-        timeout_s: Seconds for each search operation; `select` and `ask` take their own.
-        max_body_bytes: The largest answer that is read; None for `MAX_BODY_BYTES`.
-
-    Raises:
-        InputError: There is no URL, or one is not an HTTP URL.
+    A URL may hold a user and password: ``http://ann:pw@host/``. `timeout_s` is for each search
+    operation; `select` and `ask` take their own. `max_body_bytes` bounds each answer.
     """
 
     def __init__(

@@ -132,7 +132,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of a finished store; raises what `check_manifest` does."""
+    """Read the manifest of a finished store; raises `StoreError`."""
     return parse_manifest(directory, check_manifest(directory))
 
 
@@ -148,10 +148,9 @@ def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
 
 
 def check_manifest(directory: Path) -> dict[str, object]:
-    """Check that a directory holds a finished store of this version, and return its fields.
+    """Check that a directory holds a finished store of this version, and return its manifest.
 
-    Raises:
-        StoreError: There is no such directory, no finished store in it, or one of another version.
+    Otherwise it raises `StoreError`.
     """
     # Opening a store needs no more; pydantic alone takes as long to import as a query does.
     layout = StoreLayout(directory)

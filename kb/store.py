@@ -224,19 +224,10 @@ class OxigraphStore(Graph):
     def open(
         cls, directory: Path, workers: int = 1, *, low_priority: bool = False
     ) -> "OxigraphStore":
-        """Open a store read-only; any number of processes may.
+        """Open a store read-only; any number of processes may. See `kbqa.kb.open.open_graph`.
 
-        Args:
-            directory: The store.
-            workers: Queries that run at once; further ones wait, within their time limit.
-            low_priority: Run the queries behind other processes, with half of the memory and
-                results of at most `RESULT_BYTES`. For people's queries to a server, which then
-                cannot hold up its answers.
-
-        Raises:
-            InputError: There is no worker.
-            StoreError: The directory is missing, holds no finished load or no triples, or cannot
-                be read.
+        With `low_priority`, queries run behind other processes, with half of the memory and results
+        of at most `RESULT_BYTES`: people's queries to a server cannot hold up its answers.
         """
         if workers < 1:
             raise InputError(f"a store needs 1 query worker or more, not {workers}")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
+import pyoxigraph
 import zstandard
 from isal import igzip_threaded
 from isal.igzip_lib import IsalError
@@ -63,9 +64,6 @@ _OTHER_DATA_SETS = {
 }
 # Far above any Freebase literal; the longest seen has 56,153 characters.
 _LONGEST_LINE_BYTES = 64 << 20
-
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class HashedFile:
@@ -182,11 +180,7 @@ class Block:
 
 
 def dump_size_bytes(dump: str) -> int | None:
-    """Return the size of a dump on disk, or None for standard input or another stream.
-
-    Raises:
-        InputError: There is no such file, or it may not be read.
-    """
+    """Return the size of a dump on disk, or None for a stream; raises `InputError`."""
     if dump == STDIN:
         return None
     path = Path(dump)
@@ -231,16 +225,10 @@ class DumpReader:
     def blocks(
         self, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
     ) -> Iterator[Block]:
-        """Read the dump, once. Blocks end at the same places if those before are skipped.
+        """Read the dump, once; raises `DumpError` if it is damaged or no Freebase dump.
 
-        Args:
-            block_bytes: A block ends with the line that reaches this size.
-            skip_bytes: Skip the blocks up to the one with this `Block.end`.
-            skip_lines: The number of lines in them.
-
-        Raises:
-            DumpError: It is damaged, cut short, empty, no Freebase dump, or ends before
-                `skip_bytes`.
+        A block ends with the line that reaches `block_bytes`. Those up to the one whose `Block.end`
+        is `skip_bytes`, which hold `skip_lines`, are skipped; the others end at the same places.
         """
         if self._file.magic.startswith(_ARCHIVES):
             raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
@@ -374,29 +362,17 @@ def _advice(line: bytes, reason: str, is_freebase: bool) -> str:
 
 
 class LiteralParts(NamedTuple):
-    """A literal's text, unescaped, and its language tag as written."""
+    """A literal's text, and its language tag in lower case."""
 
     text: str
     language: str | None
 
 
 def literal_parts(term: bytes) -> LiteralParts | None:
-    """Split a literal into text and language; None for an IRI."""
+    """Split a literal of N-Triples into text and language; None for an IRI."""
     if not term.startswith(b'"'):
         return None
-    quoted, _, suffix = term.decode("utf-8").rpartition('"')
-    language = suffix[1:] if suffix.startswith("@") else None
-    text = quoted[1:]
-    return LiteralParts(unescape(text) if "\\" in text else text, language)
-
-
-def unescape(text: str) -> str:
-    r"""Read the escapes of N-Triples: ``\"hi\"`` is ``"hi"``."""
-    return _ESCAPE.sub(_unescape, text)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    short, long, character = match.groups()
-    if character is None:
-        return chr(int(short or long, 16))
-    return _SHORT_ESCAPES.get(character, character)
+    line = b"<a:s> <a:p> %b ." % term
+    [quad] = pyoxigraph.parse(line, pyoxigraph.RdfFormat.N_TRIPLES, lenient=True)
+    assert isinstance(quad.object, pyoxigraph.Literal)
+    return LiteralParts(quad.object.value, quad.object.language)

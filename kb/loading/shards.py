@@ -31,7 +31,7 @@ from pyoxigraph import Store
 
 from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
 from kbqa.kb.loading.checkpoint import Checkpoint, Position, ReadDump
-from kbqa.kb.loading.dump import Block, DumpReader, literal_parts, unescape
+from kbqa.kb.loading.dump import Block, DumpReader, literal_parts
 from kbqa.kb.loading.filter_block import BlockFilter, BlockTables, FilteredBlock, RejectsFile
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.names import (
@@ -470,13 +470,19 @@ def _names(part: NodeRange, languages: frozenset[str]) -> pl.DataFrame:
     chosen = named.filter(
         pl.col("text").is_not_null() & ~pl.col("tag").is_in(foreign).fill_null(False)
     ).join(popularity, on="key", maintain_order="left")
-    texts = [unescape(text) if "\\" in text else text for text in chosen["text"]]
+    texts = [_unescaped(text) if "\\" in text else text for text in chosen["text"]]
     return chosen.select(
         pl.col("subject").alias("mid"),
         "popularity",
         pl.Series("text", texts, pl.String),
         "is_alias",
     ).filter(pl.col("text").str.strip_chars() != "")
+
+
+def _unescaped(text: str) -> str:
+    parts = literal_parts(f'"{text}"'.encode())
+    assert parts is not None
+    return parts.text
 
 
 def _note_schema(schema: SchemaBuilder, part: NodeRange, languages: frozenset[str]) -> None:
