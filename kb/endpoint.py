@@ -31,6 +31,7 @@ from kbqa.kb.graph import (
     GraphIdentity,
     Neighbours,
     Table,
+    batches,
     edge_pattern,
     neighbours_query,
     pick_label,
@@ -435,8 +436,8 @@ def _in_batches(
 ) -> dict[_Asked, _Found]:
     wanted = list(dict.fromkeys(asked))
     found: dict[_Asked, _Found] = {}
-    for start in range(0, len(wanted), size):
-        found |= _halving(wanted[start : start + size], search)
+    for batch in batches(wanted, size):
+        found |= _halving(batch, search)
     return found
 
 
@@ -537,15 +538,14 @@ class EndpointNames(Names):
         for text in filter(str.strip, texts):
             for spelling in _spellings(text):
                 texts_of.setdefault(spelling, set()).add(text)
-        spellings = sorted(texts_of)
         found: dict[str, dict[str, tuple[str, bool]]] = {}
-        for start in range(0, len(spellings), _SPELLINGS_A_QUERY):
-            batch = spellings[start : start + _SPELLINGS_A_QUERY]
-            for mid, matched, is_alias in self._fetch(batch):
-                for text in texts_of.get(matched, ()):
+        fetched = _in_batches(sorted(texts_of), self._fetch, _SPELLINGS_A_QUERY)
+        for spelling, matches in fetched.items():
+            for mid, is_alias in matches:
+                for text in texts_of[spelling]:
                     mids = found.setdefault(text, {})
                     if mid not in mids or not is_alias:
-                        mids[mid] = (matched, is_alias)
+                        mids[mid] = (spelling, is_alias)
         counted = _worth_counting(found, max(limit, _COUNTED_OF_A_NAME))
         labels = self._graph.labels(counted)
         popularity = self._popularity(counted)
@@ -561,8 +561,8 @@ class EndpointNames(Names):
             for text, mids in found.items()
         }
 
-    def _fetch(self, spellings: Sequence[str]) -> list[tuple[str, str, bool]]:
-        """Fetch the matches of spellings: the mid, the name, and whether it is an alias."""
+    def _fetch(self, spellings: Sequence[str]) -> dict[str, list[tuple[str, bool]]]:
+        """Fetch the entities with each of these names, and whether it is an alias."""
         values = " ".join(
             sparql_term(LiteralTerm(spelling, language=language))
             for spelling in spellings
@@ -578,31 +578,24 @@ class EndpointNames(Names):
             f"SELECT DISTINCT ?mid ?matched ?relation WHERE {{ "
             f"VALUES ?matched {{ {values} }} {{ {ways} }} }}"
         )
-        is_alone = len(spellings) == 1
-        try:
-            table = self._graph.select(query, timeout_s=self._timeout_s, limit=_ROWS_A_QUERY)
-            is_whole = not table.truncated
-        except ResultTruncated:
-            if is_alone:
-                raise
-            is_whole = False
-        if is_whole or is_alone:
-            return [
-                (mid, matched.text, relation == ALIAS)
-                for mid, matched, relation in table.rows
-                if isinstance(mid, str) and is_well_formed(mid) and isinstance(matched, LiteralTerm)
-            ]
-        half = len(spellings) // 2
-        return self._fetch(spellings[:half]) + self._fetch(spellings[half:])
+        table = self._graph.select(query, timeout_s=self._timeout_s, limit=_ROWS_A_QUERY)
+        if table.truncated and len(spellings) > 1:
+            raise ResultTruncated(query, _ROWS_A_QUERY, self._graph.description)
+        found: dict[str, list[tuple[str, bool]]] = {spelling: [] for spelling in spellings}
+        for mid, matched, relation in table.rows:
+            text = matched.text if isinstance(matched, LiteralTerm) else ""
+            if text in found and isinstance(mid, str) and is_well_formed(mid):
+                found[text].append((mid, relation == ALIAS))
+        return found
 
     def _popularity(self, mids: Sequence[str]) -> dict[str, int]:
         """Count the triples of each entity, up to `_COUNT_LIMIT`."""
         popularity: dict[str, int] = {}
-        for start in range(0, len(mids), _COUNTS_A_QUERY):
+        for batch in batches(mids, _COUNTS_A_QUERY):
             counts = " UNION ".join(
                 f"{{ SELECT ({node} AS ?mid) (COUNT(*) AS ?n) WHERE {{ SELECT ?p ?x WHERE {{ "
                 f"{{ {node} ?p ?x }} UNION {{ ?x ?p {node} }} }} LIMIT {_COUNT_LIMIT} }} }}"
-                for node in map(iri, mids[start : start + _COUNTS_A_QUERY])
+                for node in map(iri, batch)
             )
             table = self._graph.select(
                 f"SELECT ?mid ?n WHERE {{ {counts} }}", timeout_s=self._timeout_s

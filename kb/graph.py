@@ -8,12 +8,12 @@ around what follows it.
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from kbqa.kb.layout import SCHEMA_VERSION
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError, StoreError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import polars
 
     from kbqa.kb.names import Names
+
+_T = TypeVar("_T")
 
 Direction = Literal["out", "in"]
 
@@ -344,6 +346,11 @@ def neighbours_query(entity: str, relation: str, direction: Direction, limit: in
     """Write the query for what one relation leads to from an entity."""
     edge = edge_pattern(iri(entity), iri(relation), "?entity", direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def batches(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """Cut items into runs of at most so many."""
+    return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def read_count(rows: Sequence[Sequence[Term | None]]) -> int | None:

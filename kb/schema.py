@@ -9,10 +9,9 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Property, Schema
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Property, Schema, batches
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 _BATCH = 500
 _MEDIATORS = f"SELECT ?type ?is {{ ?type {iri('freebase.type_hints.mediator')} ?is }}"
-
-_T = TypeVar("_T")
 
 _PRESENCE_BATCH = 250  # few enough for any server's limit on the length of a query
 
@@ -157,8 +154,8 @@ class GraphSchema:
             new = [] if self._is_whole else sorted(set(relations) - self._met)
             if self._schema is None:
                 self._learn(_MEDIATORS, "freebase.type_hints.mediator")
-            for start in range(0, len(new), _BATCH):
-                self._learn(_query(new[start : start + _BATCH]))
+            for batch in batches(new, _BATCH):
+                self._learn(_query(batch))
             if self._schema is None or new:
                 self._met.update(new)
                 self._schema = self._builder.build()
@@ -209,7 +206,7 @@ def _canonical(schema: Schema, hop: "Hop") -> "Hop":
     )
 
 
-def _query(relations: list[str]) -> str:
+def _query(relations: Sequence[str]) -> str:
     subjects, fields = (" ".join(map(iri, each)) for each in (relations, _FIELDS))
     return (
         f"SELECT ?relation ?field ?value {{ VALUES ?relation {{ {subjects} }} "
@@ -243,7 +240,7 @@ def present_texts(
     """
     written = [(text, literal) for text in sorted(texts) for literal in _spellings(text)]
     found: set[str] = set()
-    for batch in _batches(written):
+    for batch in batches(written, _PRESENCE_BATCH):
         literals = list(dict.fromkeys(literal for _, literal in batch))
         # Engines write literals differently, so each is identified by a number.
         rows = " ".join(f"({at} {sparql_term(literal)})" for at, literal in enumerate(literals))
@@ -261,7 +258,8 @@ def _present_resources(
     graph: Graph, resources: Iterable[str], test: str, timeout_s: float
 ) -> set[str]:
     found: set[str] = set()
-    for batch in _batches(sorted(filter(is_well_formed, set(resources)))):
+    wanted = sorted(filter(is_well_formed, set(resources)))
+    for batch in batches(wanted, _PRESENCE_BATCH):
         values = " ".join(map(sparql_term, batch))
         query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {values} }} FILTER ({test}) }}"
         rows = graph.select(query, timeout_s=timeout_s).rows
@@ -275,12 +273,6 @@ def _spellings(text: str) -> Iterator[LiteralTerm]:
     for literal in (*equal_literals(LiteralTerm(text)), LiteralTerm(text, language="en")):
         if is_well_formed(literal):
             yield literal
-
-
-def _batches(items: Iterable[_T]) -> Iterator[Sequence[_T]]:
-    left = iter(items)
-    while batch := list(islice(left, _PRESENCE_BATCH)):
-        yield batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from kbqa.sparql.convert.query_tree import (
     Expression,
     Group,
     Node,
-    Or,
     TriplePart,
     Variable,
+    is_one_of,
     mentioned_variables,
     node_name,
     parse_query,
@@ -232,12 +232,10 @@ def _patterns(where: "CompValue", column: Expression) -> _Patterns:
         match part.name:
             case "InlineData":
                 variable, values = read_values(part)
-                equal = [Comparison(variable, "=", value) for value in values]
                 if len(values) == 1 and variable not in {*terms, *mentioned_variables(column)}:
                     terms[variable] = values[0]
                 else:
-                    test = equal[0] if len(equal) == 1 else Or(tuple(equal))
-                    group = Group(group.parts, (*group.filters, test))
+                    group = Group(group.parts, (*group.filters, is_one_of(variable, values)))
             case "OptionalGraphPattern":
                 names.append(_optional_name(part, group))
             case _:
