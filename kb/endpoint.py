@@ -507,18 +507,6 @@ class EndpointNames(Names):
         """Find the entities with this name or alias."""
         return self._matches([text], limit).get(text, [])
 
-    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Return nothing: an endpoint has no index of spellings."""
-        return []
-
-    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Return nothing: an endpoint has no index of words."""
-        return []
-
-    def search(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find what `lookup` finds."""
-        return self.lookup(text, limit)
-
     def match_spans(
         self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
     ) -> list[Span]:

@@ -209,7 +209,11 @@ def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterat
 
 def _check_files(layout: StoreLayout, manifest: Manifest) -> Finding:
     """Compare the files' size with what the load left."""
-    size_bytes = sum(path.stat().st_size for path in _files(layout))
+    size_bytes = sum(
+        path.stat().st_size
+        for path in layout.directory.rglob("*")
+        if path.is_file() and layout.building not in path.parents
+    )
     expected = manifest.summary.size_bytes
     finding = f"{size_bytes / 1e6:,.1f} MB on disk"
     if size_bytes < 0.9 * expected:
@@ -219,12 +223,6 @@ def _check_files(layout: StoreLayout, manifest: Manifest) -> Finding:
             _reload(layout),
         )
     return ok("files", finding)
-
-
-def _files(layout: StoreLayout) -> Iterator[Path]:
-    for path in layout.directory.rglob("*"):
-        if path.is_file() and layout.building not in path.parents:
-            yield path
 
 
 def _check_dump(manifest: Manifest) -> Finding:
@@ -354,13 +352,9 @@ def _stated_names(layout: StoreLayout, manifest: Manifest) -> list[str]:
         if isinstance(quad.object, pyoxigraph.Literal)
         and isinstance(quad.subject, pyoxigraph.NamedNode)
         and is_mid(resource_id(quad.subject.value))
-        and _is_indexed(quad.object.language, manifest)
+        and (quad.object.language or "").partition("-")[0] in ("", *manifest.languages)
         and quad.object.value.strip()
     ][:_SAMPLE_ENTITIES]
-
-
-def _is_indexed(language: str | None, manifest: Manifest) -> bool:
-    return language is None or language.partition("-")[0] in manifest.languages
 
 
 def _check_schema(layout: StoreLayout) -> Finding:

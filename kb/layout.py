@@ -154,8 +154,16 @@ def check_manifest(directory: Path) -> dict[str, object]:
     """
     # Opening a store needs no more; pydantic alone takes as long to import as a query does.
     layout = StoreLayout(directory)
+    if directory.is_file() and not _DUMP_SUFFIXES.isdisjoint(directory.suffixes):
+        raise StoreError(
+            f"{directory} is a dump, not a store. Load it with "
+            f"`kbqa load-freebase {directory} --store DIR`, then use --store DIR."
+        )
     if directory.is_file():
-        raise StoreError(_not_a_folder(directory))
+        raise StoreError(
+            f"{directory} is a file, not a store. A store is a folder that `kbqa load-freebase` "
+            "wrote."
+        )
     if not directory.is_dir():
         raise StoreError(
             f"there is no store at {directory}. Make one with "
@@ -178,15 +186,6 @@ def check_manifest(directory: Path) -> dict[str, object]:
             f"{SCHEMA_VERSION}. Load the store again with --overwrite."
         )
     return cast(dict[str, object], fields)
-
-
-def _not_a_folder(path: Path) -> str:
-    if not _DUMP_SUFFIXES.isdisjoint(path.suffixes):
-        return (
-            f"{path} is a dump, not a store. Load it with "
-            f"`kbqa load-freebase {path} --store DIR`, then use --store DIR."
-        )
-    return f"{path} is a file, not a store. A store is a folder that `kbqa load-freebase` wrote."
 
 
 def _unreadable(path: Path, error: Exception) -> StoreError:

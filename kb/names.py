@@ -318,12 +318,15 @@ class Names(Protocol):
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias is spelled nearly like a text, but not equal."""
+        return []
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias contains all words of a text and more."""
+        return []
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first."""
+        return self.lookup(text, limit)
 
     def match_spans(
         self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10

@@ -260,7 +260,8 @@ class _PatternWriter:
         """Write the main path with the constraints of its forks; once for each way to take it."""
         # A topic that is a condition on the first node keeps engines from beginning at it.
         topic, *others = self.main_nodes
-        if from_topic or not _is_forward(self.crp.path[0]):
+        first = self.crp.path[0]
+        if from_topic or not isinstance(first, Hop) or first.inverse:
             return self._paths(self.crp.path, self.main_nodes)
         condition = _Clause(tests=[f"{_TOPIC} = {topic}"])
         return [path + condition for path in self._paths(self.crp.path, [_TOPIC, *others])]
@@ -408,10 +409,6 @@ def _checked(value: LiteralTerm) -> LiteralTerm:
     if not is_well_formed(value):
         raise InputError(f"{value!r} cannot be written in a query")
     return value
-
-
-def _is_forward(step: Step) -> bool:
-    return isinstance(step, Hop) and not step.inverse
 
 
 def _optional(clause: _Clause, variable: str) -> _Clause:

@@ -479,7 +479,8 @@ def _is_zero(literal: LiteralTerm) -> bool:
 
 
 def _value_test(operator: Operator, value: LiteralTerm, compared: Expression | None) -> Test:
-    if not _is_text(compared) and _is_value(value):
+    is_value = value.language is None and (is_date(value) or is_number(value))
+    if is_value and not _is_text(compared):
         return Compare(operator, _plain(value))
     if operator != "=":
         raise CrpConversionError("unsupported filter", f"string {operator}")
@@ -492,10 +493,6 @@ def _value_test(operator: Operator, value: LiteralTerm, compared: Expression | N
 
 def _is_text(expression: Expression | None) -> bool:
     return isinstance(expression, Call) and expression.function == "str"
-
-
-def _is_value(literal: LiteralTerm) -> bool:
-    return literal.language is None and (is_date(literal) or is_number(literal))
 
 
 def _plain(value: LiteralTerm) -> LiteralTerm:

@@ -98,7 +98,8 @@ def _select(root: "CompValue") -> SelectTree:
     if root.valuesClause:
         raise CrpConversionError("unsupported pattern", "VALUES after the pattern")
     column, *names = _columns(root)
-    limit, offset = _slice(root)
+    clauses = {name: int(number) for name, number in (root.limitoffset or {}).items()}
+    limit, offset = clauses.get("limit"), clauses.get("offset", 0)
     if (inner := _only_sub_select(root.where)) is not None and not root.orderby:
         if names or offset or (limit is not None and limit < _PAGE_ROWS):
             raise CrpConversionError("sub-select", "what it returns is not passed on as it is")
@@ -174,12 +175,6 @@ def _aggregate(expression: object) -> Expression:
     if value == "*":
         raise CrpConversionError("aggregate", "COUNT(*)")
     return Call(f"{name} distinct" if parts["distinct"] else name, (read_expression(value),))
-
-
-def _slice(root: "CompValue") -> tuple[int | None, int]:
-    clauses = dict(root.limitoffset or {})
-    limit, offset = clauses.get("limit"), clauses.get("offset")
-    return None if limit is None else int(limit), 0 if offset is None else int(offset)
 
 
 def _ranking(root: "CompValue", answer: Variable, limit: int | None, offset: int) -> Ranking | None:
