@@ -403,11 +403,8 @@ class OxigraphStore(Graph):
     def _telling_edges(self, entity: str, direction: Direction, most: int) -> dict[str, list[Term]]:
         """List the edges of an entity that are not bookkeeping, at most so many."""
         edges: defaultdict[str, list[Term]] = defaultdict(list)
-        if not is_well_formed(entity):
-            return edges
-        is_out, node, default = direction == "out", NamedNode(full_iri(entity)), DefaultGraph()
-        subject, object_ = (node, None) if is_out else (None, node)
-        for quad in self._open.store.quads_for_pattern(subject, None, object_, default):
+        is_out = direction == "out"
+        for quad in self._quads(entity, None, direction):
             relation = _telling_id(quad.predicate.value)
             if relation is not None:
                 end = quad.object if is_out else quad.subject
@@ -422,17 +419,21 @@ class OxigraphStore(Graph):
         return edges
 
     def _ends(self, entity: str, relation: str, direction: Direction) -> Iterator[Term]:
-        if not (is_well_formed(entity) and is_well_formed(relation)):
+        quads = self._quads(entity, relation, direction)
+        if direction == "out":
+            return (_term(quad.object) for quad in quads)
+        return (_term(quad.subject) for quad in quads)
+
+    def _quads(
+        self, entity: str, relation: str | None, direction: Direction
+    ) -> Iterator[pyoxigraph.Quad]:
+        """Find the edges of an entity, by one relation or by all."""
+        if not (is_well_formed(entity) and (relation is None or is_well_formed(relation))):
             return iter(())
         node = NamedNode(full_iri(entity))
-        edge = NamedNode(full_iri(relation))
-        default = DefaultGraph()
-        store = self._open.store
-        if direction == "out":
-            quads = store.quads_for_pattern(node, edge, None, default)
-            return (_term(quad.object) for quad in quads)
-        quads = store.quads_for_pattern(None, edge, node, default)
-        return (_term(quad.subject) for quad in quads)
+        edge = None if relation is None else NamedNode(full_iri(relation))
+        subject, object_ = (node, None) if direction == "out" else (None, node)
+        return self._open.store.quads_for_pattern(subject, edge, object_, DefaultGraph())
 
     def _all_ends(self, entity: str, relation: str, direction: Direction) -> Sequence[Term]:
         found = list(islice(self._ends(entity, relation, direction), _FEW))

@@ -115,7 +115,7 @@ from kbqa.sparql.own_reader import (
     MID,
     OR_NONE,
     PLAIN_ID,
-    is_plain_value,
+    PLAIN_VALUE,
 )
 from kbqa.sparql.own_reader import parse_crp as parse_crp
 from kbqa.sparql.routerkgqa_form import parse_routerkgqa as parse_routerkgqa
@@ -306,7 +306,7 @@ def _id(text: str) -> str:
 
 
 def _value(value: LiteralTerm) -> str:
-    text = value.text if is_plain_value(value.text) else _quoted(value.text)
+    text = value.text if PLAIN_VALUE.fullmatch(value.text) else _quoted(value.text)
     return text if value.datatype is None else f"{text}^^{_id(value.datatype)}"
 
 
@@ -319,7 +319,7 @@ def _is_plain_name(text: str) -> bool:
     return (
         _PLAIN_NAME.fullmatch(text) is not None
         and text == text.rstrip()
-        and not (is_plain_value(text) or MID.match(text) or text.startswith("ns:"))
+        and not (PLAIN_VALUE.fullmatch(text) or MID.match(text) or text.startswith("ns:"))
         and OR_NONE.search(text) is None
     )
 

@@ -53,7 +53,8 @@ FULL_IRI = re.compile(
 LANGUAGE_TAG = re.compile(r"[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*")
 OR_NONE = re.compile(r"(?<!\s)(?:^|\s++)or\s++none\Z", re.IGNORECASE)
 
-_PLAIN_VALUE = re.compile(
+# Texts that are clearly a number or date, so that they need no quotes.
+PLAIN_VALUE = re.compile(
     r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"  # a number
     r"|-?\d{4,}+(?:-\d\d(?:-\d\d(?:T[\d:.]++)?)?)?(?:Z|[-+]\d\d:\d\d)?",  # a date
     re.ASCII,
@@ -139,11 +140,6 @@ class _Line:
             case Order() as order:
                 nodes = order.references()
         return {node for node in nodes if isinstance(node, str)}
-
-
-def is_plain_value(text: str) -> bool:
-    """Return whether a text is clearly a number or date, so that it needs no quotes."""
-    return _PLAIN_VALUE.fullmatch(text) is not None
 
 
 def parse_crp(text: str) -> CrpReading:
@@ -523,7 +519,7 @@ class _Scanner:
             return entity
         text = self._raw(_RAW_NAME if on_own_line else _SHORT_RAW_NAME, "a name or value")
         datatype = self._datatype()
-        if datatype is not None or is_plain_value(text):
+        if datatype is not None or PLAIN_VALUE.fullmatch(text):
             return LiteralTerm(text, datatype)
         return self._entity(text)
 
