@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
 from kbqa.sparql.errors import StoreError
 
@@ -219,20 +219,21 @@ def sync(path: Path) -> None:
 class SqliteFile:
     """A SQLite file that no process writes to any more. Any number of threads may use one object.
 
-    `kind` names it in messages; `probe` is a statement that fails on a file of another kind and
-    reads no rows. Everything but `close` may raise `StoreError`.
+    Everything but `close` may raise `StoreError`.
     """
 
-    def __init__(self, path: Path, kind: str, probe: str) -> None:
+    KIND: ClassVar[str]  # names it in messages
+    PROBE: ClassVar[str]  # a statement that fails on a file of another kind and reads no rows
+
+    def __init__(self, path: Path) -> None:
         import sqlite3
 
         self._path = path
-        self._kind = kind
         # SQLite takes one statement at a time on a connection.
         self._lock = threading.Lock()
         self._is_closed = False
         if not path.is_file():
-            raise StoreError(f"there is no {kind} at {path}. Load the store again.")
+            raise StoreError(f"there is no {self.KIND} at {path}. Load the store again.")
         try:
             # Immutable: no look at the file's lock at each query, a third of a short one's time.
             self._connection = sqlite3.connect(
@@ -242,18 +243,23 @@ class SqliteFile:
             raise self._damage(error) from error
         self._connection.row_factory = sqlite3.Row
         # A view in place of a table may be endless, and SQLite has no time limit.
-        views = self.rows("SELECT name FROM sqlite_schema WHERE type = 'view'")
+        views = self._rows("SELECT name FROM sqlite_schema WHERE type = 'view'")
         if views:
             raise self._damage(f"it has the view {views[0]['name']}")
-        self.rows(probe)
+        self._rows(self.PROBE)
 
-    def rows(self, sql: str, *parameters: str | int) -> "list[sqlite3.Row]":
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a file for reading, or raise `StoreError`."""
+        return cls(path)
+
+    def _rows(self, sql: str, *parameters: str | int) -> "list[sqlite3.Row]":
         """Fetch all rows of a statement."""
         import sqlite3
 
         with self._lock:
             if self._is_closed:
-                raise StoreError(f"the {self._kind} {self._path} was closed. Open the graph again.")
+                raise StoreError(f"the {self.KIND} {self._path} was closed. Open the graph again.")
             try:
                 return self._connection.execute(sql, parameters).fetchall()
             # The second, if SQLite quotes damaged text in its own message.
@@ -267,4 +273,4 @@ class SqliteFile:
             self._connection.close()
 
     def _damage(self, error: Exception | str) -> StoreError:
-        return StoreError(f"{self._path} is no {self._kind} ({error}). Load the store again.")
+        return StoreError(f"{self._path} is no {self.KIND} ({error}). Load the store again.")

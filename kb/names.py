@@ -341,25 +341,17 @@ class Names(Protocol):
         """Free what the names hold; they are not used afterwards."""
 
 
-class NameIndex(Names):
+class NameIndex(SqliteFile, Names):
     """The names and aliases of a store's entities. Any number of threads may use one index."""
 
+    KIND = "name index"
+    PROBE = "SELECT weight, popularity FROM name, key, key_word, word, word_form LIMIT 0"
     is_exact = False
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         # The runs of a question have their words in common.
         self._near_words = lru_cache(_REMEMBERED_WORDS)(self._find_near_words)
-
-    @classmethod
-    def open(cls, path: Path) -> "NameIndex":
-        """Open a name index for reading, or raise `StoreError`."""
-        probe = "SELECT weight, popularity FROM name, key, key_word, word, word_form LIMIT 0"
-        return cls(SqliteFile(path, "name index", probe))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities with exactly this name or alias, after normalisation.
@@ -447,7 +439,7 @@ class NameIndex(Names):
 
     def _equal(self, key: str, limit: int, score: float = 1.0, marks: str = "") -> list[NameMatch]:
         """Find the entities of a key, those with the symbols `marks` first."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT mid, text, own_name, weight FROM name WHERE key = ? "
             "ORDER BY weight DESC, mid LIMIT ?",
             key,
@@ -493,7 +485,7 @@ class NameIndex(Names):
 
     def _known(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that have a match, that of the best match first."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT value AS key, (SELECT weight FROM name WHERE key = value "
             "ORDER BY weight DESC LIMIT 1) AS best FROM json_each(?) "
             "WHERE best IS NOT NULL ORDER BY best DESC, key",
@@ -508,7 +500,7 @@ class NameIndex(Names):
         if not is_spelled(word):
             return {}
         forms = " OR ".join(f'"{form}"' for form in deletion_forms(word, errors))
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT word FROM word WHERE id IN "
             "(SELECT rowid FROM word_form WHERE word_form MATCH ? ORDER BY rowid LIMIT ?) "
             "ORDER BY id",
@@ -527,7 +519,7 @@ class NameIndex(Names):
         # Bounded, as a million names begin with "j": of those that follow in the alphabet, and of
         # the most popular of all. Where a longer beginning is that frequent, its words help.
         bounds = (query, query + "\U0010ffff")
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT * FROM "
             f"(SELECT key, max(weight & {POPULARITY_MASK}) AS popularity FROM name "
             "WHERE key >= ? AND key < ? GROUP BY key LIMIT ?) "
@@ -537,7 +529,7 @@ class NameIndex(Names):
             _CANDIDATES,
         )
         if len(query) < _SHORT:
-            rows += self._file.rows(
+            rows += self._rows(
                 "SELECT key, popularity FROM (SELECT * FROM key ORDER BY id LIMIT ?) "
                 "WHERE key >= ? AND key < ? LIMIT ?",
                 _PREFIX_ROWS,
@@ -549,7 +541,7 @@ class NameIndex(Names):
     def _holding(self, query: str) -> dict[str, int]:
         """Find keys that hold all words of a query, in any order, with their popularity."""
         words = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in query.split())
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT key, popularity FROM key WHERE id IN "
             "(SELECT rowid FROM key_word WHERE key_word MATCH ? ORDER BY rowid LIMIT ?)",
             words,

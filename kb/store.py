@@ -89,32 +89,26 @@ class Hub(NamedTuple):
     degree: int  # how many there are; an estimate will do
 
 
-class Statistics:
+class Statistics(SqliteFile):
     """The statistics of a store, for reading. Any number of threads may use one object."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        # Checking that a node is not a hub takes 7 µs, so there is no need to read all hubs here.
-        self._file = file
-
-    @classmethod
-    def open(cls, path: Path) -> "Statistics":
-        """Open a statistics file, or raise `StoreError`."""
-        probe = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
-        return cls(SqliteFile(path, "file of statistics", probe))
+    # Checking that a node is not a hub takes 7 µs, so there is no need to read all hubs at first.
+    KIND = "file of statistics"
+    PROBE = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
 
     def relations(self) -> Mapping[str, int]:
         """Map each relation to the number of its triples."""
-        rows = self._file.rows("SELECT id, triples FROM relation")
+        rows = self._rows("SELECT id, triples FROM relation")
         return {row["id"]: row["triples"] for row in rows}
 
     def types(self) -> Mapping[str, int]:
         """Map each type to the number of its entities."""
-        rows = self._file.rows("SELECT id, entities FROM type")
+        rows = self._rows("SELECT id, entities FROM type")
         return {row["id"]: row["entities"] for row in rows}
 
     def hub_relations(self, node: str, direction: Direction, limit: int) -> list[str] | None:
         """List at most `limit` of a hub's relations, the most frequent; None if it is no hub."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT relation FROM hub_relation WHERE node = ? AND direction = ? "
             "ORDER BY edges DESC, relation LIMIT ?",
             resource_id(node),
@@ -125,16 +119,12 @@ class Statistics:
 
     def hub_edges(self, node: str, direction: Direction) -> Mapping[str, int]:
         """Map each relation of a hub to the number of its edges; empty if the node is no hub."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT relation, edges FROM hub_relation WHERE node = ? AND direction = ?",
             resource_id(node),
             direction,
         )
         return {row["relation"]: row["edges"] for row in rows}
-
-    def close(self) -> None:
-        """Close the file; the statistics are not used afterwards."""
-        self._file.close()
 
 
 def write_statistics(
