@@ -80,7 +80,7 @@ class HashedFile:
 
     @property
     def sha256(self) -> str:
-        """The hash of what has been read, as hexadecimal digits."""
+        """The hash of what has been read, as it is on disk, in hexadecimal digits."""
         self._wait()
         return self._sha256.hexdigest()
 
@@ -194,31 +194,21 @@ def dump_size_bytes(dump: str) -> int | None:
         raise InputError(f"{dump} cannot be read: {error.strerror}.") from error
 
 
-class DumpReader:
+class DumpReader(HashedFile):
     """An open dump: read its blocks, then ask for its size and hash, then close it."""
 
     def __init__(self, dump: str) -> None:
         dump_size_bytes(dump)
         self._dump = dump
         try:
-            self._raw = sys.stdin.buffer if dump == STDIN else Path(dump).open("rb")  # noqa: SIM115 (`close` does)
-            self._file = HashedFile(self._raw)
+            raw = sys.stdin.buffer if dump == STDIN else Path(dump).open("rb")  # noqa: SIM115 (`close` does)
+            super().__init__(raw)
         except OSError as error:
             raise DumpError(f"{dump} cannot be read: {error.strerror}.") from error
 
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file as it is on disk, once all blocks have been read."""
-        return self._file.sha256
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the file as it is on disk, once all blocks have been read."""
-        return self._file.size_bytes
-
     def close(self) -> None:
         """Close the file, read to its end or not."""
-        self._file.close()
+        super().close()
         if self._dump != STDIN:
             self._raw.close()
 
@@ -230,7 +220,7 @@ class DumpReader:
         A block ends with the line that reaches `block_bytes`. Those up to the one whose `Block.end`
         is `skip_bytes`, which hold `skip_lines`, are skipped; the others end at the same places.
         """
-        if self._file.magic.startswith(_ARCHIVES):
+        if self.magic.startswith(_ARCHIVES):
             raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
         line, end = skip_lines + 1, skip_bytes
         gathered: list[bytes] = []
@@ -265,7 +255,7 @@ class DumpReader:
 
     def _skip(self, skip_bytes: int) -> Iterator[bytes]:
         left = skip_bytes
-        for piece in decompress(self._file):
+        for piece in decompress(self):
             if left < len(piece):
                 yield piece[left:]
             left = max(left - len(piece), 0)
@@ -279,7 +269,7 @@ class DumpReader:
         data = b"".join(gathered)
         if not start:
             _check_is_freebase(data, self._dump)
-        return Block(self._dump, line, data, start + len(data), self._file.size_bytes)
+        return Block(self._dump, line, data, start + len(data), self.size_bytes)
 
 
 def _count_lines(pieces: Iterable[bytes]) -> int:
