@@ -240,29 +240,24 @@ class StoreWriter:
 
     def __init__(self, graph: Path, threads: int) -> None:
         self._graph = graph
-        self._pending = 0
+        self.pending = 0  # shards that were submitted and not yet returned by `take`
         self._start(threads)
-
-    @property
-    def pending(self) -> int:
-        """Number of shards that were submitted and not yet returned by `take`."""
-        return self._pending
 
     def submit(self, shard: Path) -> None:
         """Queue a shard."""
         self._say(str(shard))
-        self._pending += 1
+        self.pending += 1
 
     def take(self, *, wait: bool) -> TakenShard | None:
         """Return a shard that was loaded; None if there is none (yet, unless `wait` is set)."""
-        if not self._pending:
+        if not self.pending:
             return None
         try:
             line = self._answers.get(block=wait)
         except Empty:
             return None
         answer = self._read(line)
-        self._pending -= 1
+        self.pending -= 1
         refused = {int(number): line for number, line in answer["refused"].items()}
         return TakenShard(Path(answer["shard"]), refused)
 
@@ -279,7 +274,7 @@ class StoreWriter:
 
     def finish(self) -> None:
         """Close the store, after everything was loaded."""
-        assert not self._pending, "shards are still being loaded"
+        assert not self.pending, "shards are still being loaded"
         self._say(_FINISH)
         if self._child.wait():
             raise self._died()
