@@ -8,7 +8,8 @@ size, smaller than the limit of its query, counts as whole only if a second quer
 beyond it, returns none.
 
 The edges of many entities are asked for together, in a VALUES list. If the result is too large,
-entities with many rows are asked for apart, and the others in two halves.
+entities with many rows are asked for apart, and the others in two halves. So are names, which an
+endpoint finds by their labels.
 """
 
 import logging

@@ -6,7 +6,8 @@
     word(id, word)                           the words that may hold typing errors, by frequency
     word_form                                FTS5: what is left of `word` when letters are deleted
 
-Ids ascend as popularity falls, so that the first rows are the best ones.
+Ids ascend as popularity falls, so that the first rows are the best ones. A name is found by its
+key, which `normalise` makes of it; `read_name` lists other keys that a text may mean.
 
 A typing error is a letter too many, too few or wrong, or two neighbours swapped: the distance of
 optimal string alignment. Two words that differ by one error have a form in common, each with at
