@@ -32,10 +32,9 @@ from typing import Literal
 import click
 import pyoxigraph
 
-from kbqa.kb.graph import DEFAULT_LIMIT, Schema
+from kbqa.kb.graph import DEFAULT_LIMIT, Schema, neighbours_query, relations_query
 from kbqa.kb.layout import StoreLayout, read_manifest
 from kbqa.kb.store import OxigraphStore
-from kbqa.sparql.templates import neighbours_query, relations_query
 from kbqa.sparql.terms import NAME, TYPE, full_iri, iri
 from tools.bench.measured_run import machine
 from tools.graph_servers import MissingServer, Virtuoso, empty_virtuoso
