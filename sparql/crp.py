@@ -570,9 +570,21 @@ def _check_labels(crp: Crp) -> None:
     """Check that each label is used and given only once, and that each reference is in scope."""
     # A label can be seen within its own way, alternative or negated branch, and in everything
     # nested there. Ways see nothing of what surrounds them.
-    labels = [constraint.label for constraint in crp.all_constraints() if constraint.label]
+    everything = tuple(crp.all_constraints())
+    labels = [constraint.label for constraint in everything if constraint.label]
     if len(set(labels)) < len(labels):
         raise ValueError("two branches have the same label")
+    operands = (constraint.operand for constraint in everything)
+    used = {operand.node for operand in operands if isinstance(operand, NodeRef)}
+    if crp.order is not None:
+        used.add(crp.order.at)
+    if used:
+        _check_references(crp)
+    if unused := sorted(set(labels) - used):
+        raise ValueError(f"nothing refers to the label {unused[0]}")
+
+
+def _check_references(crp: Crp) -> None:
     positions = range(len(crp.path) + 1)
     unseen = [node for way in nested_ways(crp.path) for node in outer_references(way.constraints)]
     unseen += (node for node in outer_references(crp.constraints) if node not in positions)
@@ -580,9 +592,6 @@ def _check_labels(crp: Crp) -> None:
         unseen.append(crp.order.at)
     if unseen:
         raise ValueError(f"?{unseen[0]} is not defined here")
-    used = references((*crp.top_constraints(), crp.order))
-    if unused := sorted(set(labels) - used):
-        raise ValueError(f"nothing refers to the label {unused[0]}")
 
 
 def visible_labels(constraints: Iterable[Constraint]) -> Iterator[int | str]:
@@ -598,9 +607,11 @@ def outer_references(constraints: Sequence[Constraint]) -> Iterator[int | str]:
     """Yield the nodes outside of some constraints that they refer to."""
     own = set(visible_labels(constraints))
     for constraint in constraints:
-        found = [constraint.operand.node] if isinstance(constraint.operand, NodeRef) else []
+        operand = constraint.operand
+        found = [operand.node] if isinstance(operand, NodeRef) else []
         for inner in (*constraint.alternatives, constraint.branches):
-            found += outer_references(inner)
+            if inner:
+                found += outer_references(inner)
         yield from (node for node in found if node not in own)
 
 

@@ -126,10 +126,12 @@ _ONLY_ONCE = (Order, _Distinct, _Language, _Form)
 class _Line:
     number: int
     statement: _Statement
+    labels: set[str]  # all in the line
 
     @cached_property
     def visible_labels(self) -> set[int | str]:
-        return set(visible_labels([s] if isinstance(s := self.statement, Constraint) else []))
+        statement = self.statement
+        return set(visible_labels([statement])) if isinstance(statement, Constraint) else set()
 
     @cached_property
     def outer_labels(self) -> set[str]:
@@ -160,30 +162,34 @@ def parse_crp(text: str) -> CrpReading:
     if len(rows) > _MAX_LINES:
         raise CrpSyntaxError(f"the text has {len(rows)} lines; a CRP has at most {_MAX_LINES}")
     (number, first), *others = rows
+    main = _LineReader(first, -1)
     try:
-        topic, path = _LineReader(first, -1).main_line()
+        topic, path = main.main_line()
     except ValueError as error:
         raise CrpSyntaxError(str(error), number) from None
     lines: list[_Line] = []
     problems: dict[int, str] = {}
     for number, row in others:
+        reader = _LineReader(row, len(path))
         try:
-            lines.append(_Line(number, _LineReader(row, len(path)).statement()))
+            lines.append(_Line(number, reader.statement(), reader.labels))
         except ValueError as error:
             problems[number] = str(error)
-    in_ways = [constraint for way in nested_ways(path) for constraint in way.constraints]
-    known = {label for constraint in in_ways for label in constraint.labels()}
-    lines = _without_repetitions(lines, known, problems)
+    lines = _without_repetitions(lines, main.labels, problems)
     lines = _without_order_conflicts(lines, len(path), problems)
     lines = _without_dangling(lines, problems)
     statements = [line.statement for line in lines]
     constraints = tuple(s for s in statements if isinstance(s, Constraint))
     order = next((s for s in statements if isinstance(s, Order)), None)
-    drop = unused_labels_dropped(references((*in_ways, *constraints, order)))
+    if main.labels or any(line.labels for line in lines):
+        in_ways = [constraint for way in nested_ways(path) for constraint in way.constraints]
+        drop = unused_labels_dropped(references((*in_ways, *constraints, order)))
+        path = tuple(changed_step(step, drop) for step in path)
+        constraints = changed_constraints(constraints, drop)
     crp = Crp(
         topic,
-        tuple(changed_step(step, drop) for step in path),
-        changed_constraints(constraints, drop),
+        path,
+        constraints,
         order,
         next((s.node for s in statements if isinstance(s, _Distinct)), 0),
         next((s.tag for s in statements if isinstance(s, _Language)), "en"),
@@ -199,7 +205,7 @@ class _LineReader:
         self._scanner = _Scanner(line)
         self._answer = answer  # -1 on the first line, whose ways cannot refer to positions
         self._depth = 0
-        self._labels: set[str] = set()
+        self.labels: set[str] = set()  # all in the line
 
     def main_line(self) -> tuple[Entity, tuple[Step, ...]]:
         """Read the topic and the main path."""
@@ -353,9 +359,9 @@ class _LineReader:
         if match is None:
             return None
         label = match[1].lower()
-        if label in self._labels:
+        if label in self.labels:
             raise _UnreadableError(f"two branches have the label ?{label}")
-        self._labels.add(label)
+        self.labels.add(label)
         return label
 
     def _reference(self) -> NodeRef:
@@ -388,15 +394,14 @@ def _without_repetitions(
     kept: list[_Line] = []
     labels, seen = set(known), set[type]()
     for line in lines:
-        statement, kind = line.statement, type(line.statement)
-        own = set(statement.labels()) if isinstance(statement, Constraint) else set()
-        if twice := labels & own:
+        kind = type(line.statement)
+        if twice := labels & line.labels:
             problems[line.number] = f"two branches have the label ?{min(twice)}"
         elif kind in seen:
             problems[line.number] = "an earlier line already says this in another way"
         else:
             kept.append(line)
-            labels |= own
+            labels |= line.labels
             seen |= {kind} & set(_ONLY_ONCE)
     return kept
 

@@ -107,8 +107,8 @@ def leaves(crp: Crp) -> Iterator[Part]:
     """
     found: list[Part] = []
 
-    def keep(leaf: Constraint) -> bool:
-        found.append(leaf)
+    def keep(leaf: Constraint, end: _Place) -> bool:
+        found.append(_moved(leaf, end))
         return True
 
     _Pruning(keep).prune(crp)
@@ -176,7 +176,7 @@ def _without(crp: Crp, found: Sequence[Part], dropped: frozenset[int]) -> Crp:
     staying = _staying(crp.top_constraints())
     used = frozenset(node for part in (*kept, *staying) for node in part.references())
     numbers = count()
-    pruning = _Pruning(lambda _: next(numbers) not in dropped, used)
+    pruning = _Pruning(lambda *_: next(numbers) not in dropped, used)
     path, constraints = pruning.prune(crp)
     guards = [constraint for constraint in crp.constraints if _keeps_off_topic(constraint, crp)]
     if not guards and crp.differs_from not in (None, 0):
@@ -202,7 +202,7 @@ def _keeps_off_topic(constraint: Constraint, crp: Crp) -> bool:
 class _Pruning:
     """Asks of each leaf, in reading order, whether to keep it; repeated constraints become one."""
 
-    keeps: Callable[[Constraint], bool]
+    keeps: Callable[[Constraint, _Place], bool]  # of a leaf, and its end
     used: Collection[int | str] = ()  # the nodes that the remaining leaves refer to
 
     def prune(self, crp: Crp) -> tuple[tuple[Step, ...], tuple[Constraint, ...]]:
@@ -236,7 +236,7 @@ class _Pruning:
         hops = (*start.hops, *constraint.hops)
         place = _Place(start.at, hops, start.optional or constraint.optional)
         if _is_leaf(constraint):
-            return constraint if self.keeps(_moved(constraint, place)) else None
+            return constraint if self.keeps(constraint, place) else None
         branches = self._constraints((branch, place) for branch in constraint.branches)
         label = constraint.label if constraint.label in self.used else None
         if not branches and label is None:
