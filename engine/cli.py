@@ -45,7 +45,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from kbqa.kb.commands.options import print_note
-from kbqa.kb.small_files import printable
+from kbqa.kb.graph import printable
 from kbqa.sparql.errors import InputError, KbqaError
 
 CONFIG_FILE = Path("kbqa.toml")

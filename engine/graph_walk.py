@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Literal, TypeGuard
 
-from kbqa.kb.graph import Direction, Graph, Neighbours
-from kbqa.kb.names.search import name_terms
+from kbqa.kb.graph import Direction, Graph, Neighbours, name_terms, prompt_line
 from kbqa.kb.schema import GraphSchema, is_telling
-from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order, term_text
 

@@ -1,6 +1,6 @@
 """The graph: dumps, embedded stores, endpoints, schema, names and entity search.
 
-Only what is cheap to import is here; `kbqa.kb.loading.load` loads dumps, `kbqa.kb.names.search`
+Only what is cheap to import is here; `kbqa.kb.loading.load` loads dumps, `kbqa.kb.names`
 finds entities by name.
 """
 

@@ -155,11 +155,7 @@ class Connections:
     def send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
         """Post to a URL of the server, and read the whole answer before the deadline.
 
-        Raises:
-            TimeoutError: The deadline has passed.
-            OSError: The server cannot be reached, or ends the connection.
-            http.client.HTTPException: It does not speak HTTP, or ends the connection.
-            QueryTooLarge: The answer is too large.
+        Raises `OSError`, `http.client.HTTPException`, or `QueryTooLarge` for a too large answer.
         """
         while (kept := self._take()) is not None:
             try:

@@ -1,23 +1,30 @@
-"""The graph as the engine sees it: one base class for every kind of graph, and its results."""
+"""The graph as the engine sees it: one base class for every kind of graph, and its results.
+
+Texts of a graph are made safe here for terminals, HTML, SVG and prompts. A control character can
+move a terminal's cursor, change its title or forge its content, and a bidirectional one turns
+around what follows it.
+"""
 
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from html import escape
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from kbqa.kb.layout import SCHEMA_VERSION
-from kbqa.kb.small_files import table_html
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError, StoreError
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.terms import TYPE, LiteralTerm, Term, iri, is_well_formed, term_order, term_text
 
 if TYPE_CHECKING:
     import polars
 
-    from kbqa.kb.names.index import Names
+    from kbqa.kb.names import Names
+
+_T = TypeVar("_T")
 
 Direction = Literal["out", "in"]
 
@@ -32,6 +39,16 @@ RESULT_BYTES = 16_000_000
 reads, and read in a tenth of a second."""
 
 _POSITION = re.compile(r"error at (\d+):(\d+)")
+_COUNT_DIGITS = 18  # Python refuses to read some thousands of them.
+_SHOWN_ROWS = 20
+
+_LONGEST = 300
+_LONGEST_IN_PROMPT = 200
+_JOINERS = "\u200c\u200d"  # they shape words of many scripts, and hide nothing
+# Control characters but tab and line feed, separators, bidirectional controls, lone surrogates.
+_UNPRINTABLE = re.compile(
+    "\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +64,7 @@ class Table:
         """Return the rows with every term as text: ids as they are, literals without a datatype."""
         import polars
 
-        rows = [[t.text if isinstance(t, LiteralTerm) else t for t in row] for row in self.rows]
+        rows = [[None if t is None else term_text(t) for t in row] for row in self.rows]
         schema = dict.fromkeys(self.variables, polars.String)
         return polars.DataFrame(rows, schema, orient="row")
 
@@ -58,8 +75,18 @@ class Table:
         return f"<Table of {n:,}{more} row{'' if n == 1 else 's'} with the columns {columns}>"
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return table_html(self.variables, self.rows, truncated=self.truncated)
+        """Return the first 20 rows as an HTML table, and how many are left out, for a notebook."""
+        head = "".join(f"<th>{html_line(name)}</th>" for name in self.variables)
+        lines = ['<div class="kbqa-table"><table>', f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+        for row in self.rows[:_SHOWN_ROWS]:
+            cells = ("" if term is None else html_name(term_text(term)) for term in row)
+            lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+        lines.append("</tbody></table>")
+        if len(self.rows) > _SHOWN_ROWS:
+            lines.append(f"<p>… and {len(self.rows) - _SHOWN_ROWS:,} other rows</p>")
+        if self.truncated:
+            lines.append("<p>More exist than were fetched.</p>")
+        return "\n".join([*lines, "</div>"])
 
 
 class Neighbours(NamedTuple):
@@ -244,8 +271,6 @@ class Graph(ABC):
 
     def types(self, mid: str) -> Sequence[str]:
         """List the types of an entity, sorted."""
-        from kbqa.sparql.templates import TYPE
-
         return sorted(term for term in self.neighbours(mid, TYPE, "out") if isinstance(term, str))
 
     @abstractmethod
@@ -298,3 +323,126 @@ def syntax_error(query: str, message: str) -> QuerySyntaxError:
     shown = before if len(before) <= 60 else "…" + before[-59:]
     where = f"after {shown!r}" if shown.strip() else "at its beginning"
     return QuerySyntaxError(f"the query does not parse: line {position[1]}, {where}")
+
+
+def edge_pattern(node: str, relation: str, end: str, direction: Direction) -> str:
+    """Write the triple pattern of an edge that leaves (`out`) or enters (`in`) a node."""
+    return f"{node} {relation} {end}" if direction == "out" else f"{end} {relation} {node}"
+
+
+def relations_query(entity: str, direction: Direction, limit: int) -> str:
+    """Write the query for the relations of an entity, as all queries that explore a graph.
+
+    Rows are capped by LIMIT, so that a hub answers as fast as any other entity.
+
+    Source: KnowPath, appendix G. The paper's queries have no direction, name or limit; "head" is
+    `out` here and "tail" is `in`.
+    """
+    edge = edge_pattern(iri(entity), "?relation", "?entity", direction)
+    return f"SELECT DISTINCT ?relation WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
+    """Write the query for what one relation leads to from an entity."""
+    edge = edge_pattern(iri(entity), iri(relation), "?entity", direction)
+    return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def batches(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """Cut items into runs of at most so many."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def read_count(rows: Sequence[Sequence[Term | None]]) -> int | None:
+    """Read the only row of a query that counts; None if it is no count."""
+    match rows:
+        case [[LiteralTerm(text=text)]] if text.isdecimal() and len(text) <= _COUNT_DIGITS:
+            return int(text)
+    return None
+
+
+def sorted_edges(edges: Mapping[str, Sequence[Term]]) -> dict[str, Sequence[Term]]:
+    """Sort the edges of an entity: the relations, and the ends of each."""
+    return {relation: sorted(edges[relation], key=term_order) for relation in sorted(edges)}
+
+
+def pick_label(names: Iterable[Term]) -> str | None:
+    """Choose the name to show: English, else without a language, else the first by language."""
+    literals = [name for name in names if isinstance(name, LiteralTerm) and name.text.strip()]
+    if not literals:
+        return None
+    return min(literals, key=_label_rank).text
+
+
+def _label_rank(name: LiteralTerm) -> tuple[int, str, str]:
+    language = (name.language or "").lower()
+    kind = "en-" if language.startswith("en-") else language
+    return ({"en": 0, "en-": 1, "": 2}.get(kind, 3), language, name.text)
+
+
+def name_terms(graph: Graph, terms: Collection[Term]) -> dict[Term, str]:
+    """Map terms to their names; an entity without a name maps to its id, a literal to its text."""
+    # A dump's odd IRIs are among the answers, but no query can hold them.
+    labels = graph.labels(term for term in terms if isinstance(term, str) and is_well_formed(term))
+    return {term: labels.get(term, term) if isinstance(term, str) else term.text for term in terms}
+
+
+def printable(text: str) -> str:
+    """Return a text with its control characters replaced; tabs and line breaks stay."""
+    return _UNPRINTABLE.sub(_replacement, text)
+
+
+def one_line(text: str) -> str:
+    """Return a printable text on one line."""
+    return " ".join(printable(text).split())
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """Write JSON with its letters as they are, and control characters as escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def prompt_line(text: str) -> str:
+    """Write a name or a value for a prompt: printable, on one line, and cut at 200 characters.
+
+    Otherwise a value of a megabyte would be paid for, and a line break in a name would forge lines.
+    """
+    if len(text) <= _LONGEST_IN_PROMPT and text.isascii() and text.isprintable():
+        return " ".join(text.split())
+    begun = text[: 10 * _LONGEST_IN_PROMPT]
+    shown = "".join(c for c in begun if c.isprintable() or c.isspace() or c in _JOINERS)
+    line = " ".join(shown.split())
+    is_whole = len(line) <= _LONGEST_IN_PROMPT and len(begun) == len(text)
+    return line if is_whole else f"{line[: _LONGEST_IN_PROMPT - 1]}…"
+
+
+def html_line(text: str) -> str:
+    """Write a text on one line, escaped for HTML and for an attribute's value."""
+    return escape(one_line(text))
+
+
+def html_block(text: str) -> str:
+    """Write a text escaped for HTML, with its blanks and line breaks."""
+    return escape(printable(text))
+
+
+def html_name(name: str) -> str:
+    """Write a name escaped, cut at 300 characters, with its writing direction to itself."""
+    return f"<bdi>{html_line(_cut(name))}</bdi>"
+
+
+def html_tooltip_name(name: str) -> str:
+    """Write a name as `html_name` does, for a tooltip or a label, which hold no elements."""
+    return f"\u2068{html_line(_cut(name))}\u2069"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+
+
+def _replacement(match: re.Match[str]) -> str:
+    found = match.group()
+    if found == "\r\n":
+        return "\n"
+    return " " if found.isspace() else "\N{REPLACEMENT CHARACTER}"

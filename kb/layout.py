@@ -1,18 +1,23 @@
-"""The parts of a store on disk, and the manifest that marks it as finished.
+"""The parts of a store on disk, the manifest that marks it as finished, and its SQLite files.
 
 A store is written under `StoreLayout.building`, and its parts are then moved into place, the
 manifest last: a directory without a manifest is not a store, whatever else it holds.
 """
 
 import json
+import os
+import secrets
+import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, ClassVar, Self, cast
 
-from kbqa.kb.small_files import write_safely
 from kbqa.sparql.errors import StoreError
+
+if TYPE_CHECKING:
+    import sqlite3
 
 SCHEMA_VERSION = 3
 """Version of the layout and of every file in it; a store of another version is loaded again."""
@@ -127,7 +132,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of a finished store; raises what `check_manifest` does."""
+    """Read the manifest of a finished store; raises `StoreError`."""
     return parse_manifest(directory, check_manifest(directory))
 
 
@@ -143,15 +148,22 @@ def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
 
 
 def check_manifest(directory: Path) -> dict[str, object]:
-    """Check that a directory holds a finished store of this version, and return its fields.
+    """Check that a directory holds a finished store of this version, and return its manifest.
 
-    Raises:
-        StoreError: There is no such directory, no finished store in it, or one of another version.
+    Otherwise it raises `StoreError`.
     """
     # Opening a store needs no more; pydantic alone takes as long to import as a query does.
     layout = StoreLayout(directory)
+    if directory.is_file() and not _DUMP_SUFFIXES.isdisjoint(directory.suffixes):
+        raise StoreError(
+            f"{directory} is a dump, not a store. Load it with "
+            f"`kbqa load-freebase {directory} --store DIR`, then use --store DIR."
+        )
     if directory.is_file():
-        raise StoreError(_not_a_folder(directory))
+        raise StoreError(
+            f"{directory} is a file, not a store. A store is a folder that `kbqa load-freebase` "
+            "wrote."
+        )
     if not directory.is_dir():
         raise StoreError(
             f"there is no store at {directory}. Make one with "
@@ -176,14 +188,89 @@ def check_manifest(directory: Path) -> dict[str, object]:
     return cast(dict[str, object], fields)
 
 
-def _not_a_folder(path: Path) -> str:
-    if not _DUMP_SUFFIXES.isdisjoint(path.suffixes):
-        return (
-            f"{path} is a dump, not a store. Load it with "
-            f"`kbqa load-freebase {path} --store DIR`, then use --store DIR."
-        )
-    return f"{path} is a file, not a store. A store is a folder that `kbqa load-freebase` wrote."
-
-
 def _unreadable(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path} cannot be read ({error}). Load the store again.")
+
+
+def write_safely(path: Path, text: str) -> None:
+    """Replace a file's content: even a crash of the machine leaves the old or the new, whole."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with unfinished.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a directory's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class SqliteFile:
+    """A SQLite file that no process writes to any more. Any number of threads may use one object.
+
+    Everything but `close` may raise `StoreError`.
+    """
+
+    KIND: ClassVar[str]  # names it in messages
+    PROBE: ClassVar[str]  # a statement that fails on a file of another kind and reads no rows
+
+    def __init__(self, path: Path) -> None:
+        import sqlite3
+
+        self._path = path
+        # SQLite takes one statement at a time on a connection.
+        self._lock = threading.Lock()
+        self._is_closed = False
+        if not path.is_file():
+            raise StoreError(f"there is no {self.KIND} at {path}. Load the store again.")
+        try:
+            # Immutable: no look at the file's lock at each query, a third of a short one's time.
+            self._connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
+        except sqlite3.DatabaseError as error:
+            raise self._damage(error) from error
+        self._connection.row_factory = sqlite3.Row
+        # A view in place of a table may be endless, and SQLite has no time limit.
+        views = self._rows("SELECT name FROM sqlite_schema WHERE type = 'view'")
+        if views:
+            raise self._damage(f"it has the view {views[0]['name']}")
+        self._rows(self.PROBE)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a file for reading, or raise `StoreError`."""
+        return cls(path)
+
+    def _rows(self, sql: str, *parameters: str | int) -> "list[sqlite3.Row]":
+        """Fetch all rows of a statement."""
+        import sqlite3
+
+        with self._lock:
+            if self._is_closed:
+                raise StoreError(f"the {self.KIND} {self._path} was closed. Open the graph again.")
+            try:
+                return self._connection.execute(sql, parameters).fetchall()
+            # The second, if SQLite quotes damaged text in its own message.
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                raise self._damage(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._is_closed = True
+            self._connection.close()
+
+    def _damage(self, error: Exception | str) -> StoreError:
+        return StoreError(f"{self._path} is no {self.KIND} ({error}). Load the store again.")

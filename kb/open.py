@@ -16,8 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
-from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout
-from kbqa.kb.small_files import sync
+from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout, sync
 from kbqa.sparql.errors import InputError, StoreError
 
 logger = logging.getLogger(__name__)

@@ -133,15 +133,7 @@ class QuerySender:
     def post(self, query: str, timeout_s: float) -> EndpointReply:
         """Send a SELECT or ASK query and decode the JSON object of its result.
 
-        `timeout_s` is for everything from connecting to the last byte.
-
-        Raises:
-            EndpointError: The endpoint is down, refuses the query, or does not speak SPARQL; or it
-                is a Virtuoso whose URL asks for partial results.
-            QuerySyntaxError: The endpoint says that the query does not parse.
-            QueryTimeout: A time limit passed, or would by the server's estimate.
-            QueryTooLarge: The result is too large.
-            MalformedResult: The answer is broken JSON, or no JSON object.
+        `timeout_s` is for everything from connecting to the last byte. The module names the errors.
         """
         address = self._address
         response = self._send(query, timeout_s)
@@ -314,10 +306,7 @@ class Copies:
         self._copies = [_Copy(address, max_body_bytes) for address in addresses]
 
     def post(self, query: str, timeout_s: float) -> EndpointReply:
-        """Send a query to the copies in turn; `timeout_s` is for all of them together.
-
-        Raises what `QuerySender.post` does.
-        """
+        """Send a query to the copies in turn; `timeout_s` is for all of them together."""
         ends_at = time.monotonic() + timeout_s
         failed: list[tuple[_Copy, GraphError]] = []
         copies = self._in_order()

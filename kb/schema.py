@@ -9,20 +9,26 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Property, Schema
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Property, Schema, batches
 from kbqa.sparql.errors import GraphError
-from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
+from kbqa.sparql.terms import (
+    NAME,
+    NOTABLE_TYPES,
+    LiteralTerm,
+    iri,
+    is_well_formed,
+    sparql_term,
+    term_text,
+)
 
 if TYPE_CHECKING:
     from kbqa.sparql.crp import Hop
 
 _BATCH = 500
-_MEDIATORS = f"SELECT ?type ?is {{ ?type {iri('freebase.type_hints.mediator')} ?is }}"
-
-_T = TypeVar("_T")
+_MEDIATOR = "freebase.type_hints.mediator"
+_MEDIATORS = f"SELECT ?type ?is {{ ?type {iri(_MEDIATOR)} ?is }}"
 
 _PRESENCE_BATCH = 250  # few enough for any server's limit on the length of a query
 
@@ -60,7 +66,7 @@ LEFT_OUT = (
 )
 """The beginnings of the ids of bookkeeping relations."""
 
-KEPT = ("common.topic.notable_types",)  # no bookkeeping, although it begins like it
+KEPT = (NOTABLE_TYPES,)  # no bookkeeping, although it begins like it
 
 
 class SchemaBuilder:
@@ -68,8 +74,8 @@ class SchemaBuilder:
 
     PREDICATES = frozenset(
         {
-            "freebase.type_hints.mediator",
-            "type.object.name",
+            _MEDIATOR,
+            NAME,
             "type.property.expected_type",
             "type.property.master_property",
             "type.property.reverse_property",
@@ -84,7 +90,7 @@ class SchemaBuilder:
 
     def add(self, subject: str, predicate: str, value: str) -> None:
         """Take a statement by one of `PREDICATES`, a name in English; the first value counts."""
-        if predicate == "freebase.type_hints.mediator":
+        if predicate == _MEDIATOR:
             if value == "true":
                 self._mediators.add(subject)
         else:
@@ -111,7 +117,7 @@ class SchemaBuilder:
                 expected_type=of["type.property.expected_type"].get(property_id),
                 reverse=reverse.get(property_id),
                 is_unique=of["type.property.unique"].get(property_id) == "true",
-                name=of["type.object.name"].get(property_id),
+                name=of[NAME].get(property_id),
             )
             for property_id in ids
         }
@@ -130,7 +136,7 @@ def list_relations(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[s
     return sorted(found)
 
 
-_FIELDS = sorted(SchemaBuilder.PREDICATES - {"freebase.type_hints.mediator", "type.object.name"})
+_FIELDS = sorted(SchemaBuilder.PREDICATES - {_MEDIATOR, NAME})
 
 
 class GraphSchema:
@@ -156,9 +162,9 @@ class GraphSchema:
         with self._lock:
             new = [] if self._is_whole else sorted(set(relations) - self._met)
             if self._schema is None:
-                self._learn(_MEDIATORS, "freebase.type_hints.mediator")
-            for start in range(0, len(new), _BATCH):
-                self._learn(_query(new[start : start + _BATCH]))
+                self._learn(_MEDIATORS, _MEDIATOR)
+            for batch in batches(new, _BATCH):
+                self._learn(_query(batch))
             if self._schema is None or new:
                 self._met.update(new)
                 self._schema = self._builder.build()
@@ -194,8 +200,7 @@ class GraphSchema:
             *subject, value = row
             predicate = field or str(subject[1])
             if value is not None:
-                text = value.text if isinstance(value, LiteralTerm) else value
-                self._builder.add(str(subject[0]), predicate, text)
+                self._builder.add(str(subject[0]), predicate, term_text(value))
 
 
 def _canonical(schema: Schema, hop: "Hop") -> "Hop":
@@ -209,7 +214,7 @@ def _canonical(schema: Schema, hop: "Hop") -> "Hop":
     )
 
 
-def _query(relations: list[str]) -> str:
+def _query(relations: Sequence[str]) -> str:
     subjects, fields = (" ".join(map(iri, each)) for each in (relations, _FIELDS))
     return (
         f"SELECT ?relation ?field ?value {{ VALUES ?relation {{ {subjects} }} "
@@ -243,7 +248,7 @@ def present_texts(
     """
     written = [(text, literal) for text in sorted(texts) for literal in _spellings(text)]
     found: set[str] = set()
-    for batch in _batches(written):
+    for batch in batches(written, _PRESENCE_BATCH):
         literals = list(dict.fromkeys(literal for _, literal in batch))
         # Engines write literals differently, so each is identified by a number.
         rows = " ".join(f"({at} {sparql_term(literal)})" for at, literal in enumerate(literals))
@@ -261,7 +266,8 @@ def _present_resources(
     graph: Graph, resources: Iterable[str], test: str, timeout_s: float
 ) -> set[str]:
     found: set[str] = set()
-    for batch in _batches(sorted(filter(is_well_formed, set(resources)))):
+    wanted = sorted(filter(is_well_formed, set(resources)))
+    for batch in batches(wanted, _PRESENCE_BATCH):
         values = " ".join(map(sparql_term, batch))
         query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {values} }} FILTER ({test}) }}"
         rows = graph.select(query, timeout_s=timeout_s).rows
@@ -275,12 +281,6 @@ def _spellings(text: str) -> Iterator[LiteralTerm]:
     for literal in (*equal_literals(LiteralTerm(text)), LiteralTerm(text, language="en")):
         if is_well_formed(literal):
             yield literal
-
-
-def _batches(items: Iterable[_T]) -> Iterator[Sequence[_T]]:
-    left = iter(items)
-    while batch := list(islice(left, _PRESENCE_BATCH)):
-        yield batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,7 @@ def _unit_query(relations: Iterable[str]) -> str:
         f"SELECT ?relation ?short ?name {{ VALUES ?relation {{ {' '.join(map(iri, relations))} }} "
         f"?relation {iri('type.property.unit')} ?unit "
         f"OPTIONAL {{ ?unit {iri('freebase.unit_profile.abbreviation')} ?short }} "
-        f"OPTIONAL {{ ?unit {iri('type.object.name')} ?name FILTER (LANG(?name) = 'en') }} }}"
+        f"OPTIONAL {{ ?unit {iri(NAME)} ?name FILTER (LANG(?name) = 'en') }} }}"
     )
 
 

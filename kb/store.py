@@ -40,19 +40,29 @@ from kbqa.kb.graph import (
     Neighbours,
     Schema,
     Table,
+    edge_pattern,
+    pick_label,
     prepare_query,
+    relations_query,
+    sorted_edges,
 )
-from kbqa.kb.layout import StoreLayout, check_manifest, parse_manifest
-from kbqa.kb.rows import pick_label, sorted_edges, term_from_oxigraph
+from kbqa.kb.layout import SqliteFile, StoreLayout, check_manifest, parse_manifest
 from kbqa.kb.schema import is_telling
-from kbqa.kb.small_files import SqliteFile
 from kbqa.kb.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
-from kbqa.sparql.templates import NAME, relations_query
-from kbqa.sparql.terms import Term, full_iri, iri, is_well_formed, resource_id, term_order
+from kbqa.sparql.terms import (
+    NAME,
+    Term,
+    full_iri,
+    iri,
+    is_well_formed,
+    read_literal,
+    resource_id,
+    term_order,
+)
 
 if TYPE_CHECKING:
-    from kbqa.kb.names.index import NameIndex
+    from kbqa.kb.names import NameIndex
 
 HUB_DEGREE = 1000
 """Edges in one direction that make a node a hub: below, a search takes less than a millisecond."""
@@ -80,32 +90,26 @@ class Hub(NamedTuple):
     degree: int  # how many there are; an estimate will do
 
 
-class Statistics:
+class Statistics(SqliteFile):
     """The statistics of a store, for reading. Any number of threads may use one object."""
 
-    def __init__(self, file: SqliteFile) -> None:
-        # Checking that a node is not a hub takes 7 µs, so there is no need to read all hubs here.
-        self._file = file
-
-    @classmethod
-    def open(cls, path: Path) -> "Statistics":
-        """Open a statistics file, or raise `StoreError`."""
-        probe = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
-        return cls(SqliteFile(path, "file of statistics", probe))
+    # Checking that a node is not a hub takes 7 µs, so there is no need to read all hubs at first.
+    KIND = "file of statistics"
+    PROBE = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
 
     def relations(self) -> Mapping[str, int]:
         """Map each relation to the number of its triples."""
-        rows = self._file.rows("SELECT id, triples FROM relation")
+        rows = self._rows("SELECT id, triples FROM relation")
         return {row["id"]: row["triples"] for row in rows}
 
     def types(self) -> Mapping[str, int]:
         """Map each type to the number of its entities."""
-        rows = self._file.rows("SELECT id, entities FROM type")
+        rows = self._rows("SELECT id, entities FROM type")
         return {row["id"]: row["entities"] for row in rows}
 
     def hub_relations(self, node: str, direction: Direction, limit: int) -> list[str] | None:
         """List at most `limit` of a hub's relations, the most frequent; None if it is no hub."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT relation FROM hub_relation WHERE node = ? AND direction = ? "
             "ORDER BY edges DESC, relation LIMIT ?",
             resource_id(node),
@@ -116,16 +120,12 @@ class Statistics:
 
     def hub_edges(self, node: str, direction: Direction) -> Mapping[str, int]:
         """Map each relation of a hub to the number of its edges; empty if the node is no hub."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT relation, edges FROM hub_relation WHERE node = ? AND direction = ?",
             resource_id(node),
             direction,
         )
         return {row["relation"]: row["edges"] for row in rows}
-
-    def close(self) -> None:
-        """Close the file; the statistics are not used afterwards."""
-        self._file.close()
 
 
 def write_statistics(
@@ -165,15 +165,14 @@ def count_hub_relations(
 
 
 def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
-    hub_iri = iri(hub.node)
-    edge = f"{hub_iri} ?relation ?end" if hub.direction == "out" else f"?end ?relation {hub_iri}"
+    edge = edge_pattern(iri(hub.node), "?relation", "?end", hub.direction)
     solutions = store.query(
         f"SELECT ?relation (COUNT(*) AS ?edges) WHERE {{ {edge} }} GROUP BY ?relation"
     )
     assert isinstance(solutions, pyoxigraph.QuerySolutions)
     node = resource_id(hub.node)
     return [
-        (node, hub.direction, int(edges.value), str(term_from_oxigraph(relation)))
+        (node, hub.direction, int(edges.value), str(_term(relation)))
         for relation, edges in solutions
     ]
 
@@ -216,19 +215,10 @@ class OxigraphStore(Graph):
     def open(
         cls, directory: Path, workers: int = 1, *, low_priority: bool = False
     ) -> "OxigraphStore":
-        """Open a store read-only; any number of processes may.
+        """Open a store read-only; any number of processes may. See `kbqa.kb.open.open_graph`.
 
-        Args:
-            directory: The store.
-            workers: Queries that run at once; further ones wait, within their time limit.
-            low_priority: Run the queries behind other processes, with half of the memory and
-                results of at most `RESULT_BYTES`. For people's queries to a server, which then
-                cannot hold up its answers.
-
-        Raises:
-            InputError: There is no worker.
-            StoreError: The directory is missing, holds no finished load or no triples, or cannot
-                be read.
+        With `low_priority`, queries run behind other processes, with half of the memory and results
+        of at most `RESULT_BYTES`: people's queries to a server cannot hold up its answers.
         """
         if workers < 1:
             raise InputError(f"a store needs 1 query worker or more, not {workers}")
@@ -355,7 +345,7 @@ class OxigraphStore(Graph):
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
         """Open the name index, or raise `StoreError` if the store was replaced."""
-        from kbqa.kb.names.index import NameIndex
+        from kbqa.kb.names import NameIndex
 
         names = NameIndex.open(StoreLayout(self._directory).names)
         self._check()
@@ -386,7 +376,7 @@ class OxigraphStore(Graph):
         # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
         solutions = self._open.store.query(relations_query(entity, direction, limit))
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
-        return sorted(str(term_from_oxigraph(solution[0])) for solution in solutions)
+        return sorted(str(_term(solution[0])) for solution in solutions)
 
     def _edges(self, entity: str, direction: Direction, limit: int) -> Edges | None:
         """List the edges of an entity, sorted; None if there are more than `limit`."""
@@ -406,11 +396,8 @@ class OxigraphStore(Graph):
     def _telling_edges(self, entity: str, direction: Direction, most: int) -> dict[str, list[Term]]:
         """List the edges of an entity that are not bookkeeping, at most so many."""
         edges: defaultdict[str, list[Term]] = defaultdict(list)
-        if not is_well_formed(entity):
-            return edges
-        is_out, node, default = direction == "out", NamedNode(full_iri(entity)), DefaultGraph()
-        subject, object_ = (node, None) if is_out else (None, node)
-        for quad in self._open.store.quads_for_pattern(subject, None, object_, default):
+        is_out = direction == "out"
+        for quad in self._quads(entity, None, direction):
             relation = _telling_id(quad.predicate.value)
             if relation is not None:
                 end = quad.object if is_out else quad.subject
@@ -418,35 +405,38 @@ class OxigraphStore(Graph):
                 if isinstance(end, NamedNode):
                     edges[relation].append(resource_id(end.value))
                 else:
-                    edges[relation].append(term_from_oxigraph(end))
+                    edges[relation].append(_term(end))
                 most -= 1
                 if not most:
                     break
         return edges
 
     def _ends(self, entity: str, relation: str, direction: Direction) -> Iterator[Term]:
-        if not (is_well_formed(entity) and is_well_formed(relation)):
+        quads = self._quads(entity, relation, direction)
+        if direction == "out":
+            return (_term(quad.object) for quad in quads)
+        return (_term(quad.subject) for quad in quads)
+
+    def _quads(
+        self, entity: str, relation: str | None, direction: Direction
+    ) -> Iterator[pyoxigraph.Quad]:
+        """Find the edges of an entity, by one relation or by all."""
+        if not (is_well_formed(entity) and (relation is None or is_well_formed(relation))):
             return iter(())
         node = NamedNode(full_iri(entity))
-        edge = NamedNode(full_iri(relation))
-        default = DefaultGraph()
-        store = self._open.store
-        if direction == "out":
-            quads = store.quads_for_pattern(node, edge, None, default)
-            return (term_from_oxigraph(quad.object) for quad in quads)
-        quads = store.quads_for_pattern(None, edge, node, default)
-        return (term_from_oxigraph(quad.subject) for quad in quads)
+        edge = None if relation is None else NamedNode(full_iri(relation))
+        subject, object_ = (node, None) if direction == "out" else (None, node)
+        return self._open.store.quads_for_pattern(subject, edge, object_, DefaultGraph())
 
     def _all_ends(self, entity: str, relation: str, direction: Direction) -> Sequence[Term]:
         found = list(islice(self._ends(entity, relation, direction), _FEW))
         if len(found) < _FEW:
             return found
         # A query takes longer to start, and half the time for each node.
-        pattern = (iri(entity), iri(relation), "?end")
-        query = f"SELECT ?end {{ {' '.join(pattern if direction == 'out' else pattern[::-1])} }}"
-        solutions = self._open.store.query(query)
+        pattern = edge_pattern(iri(entity), iri(relation), "?end", direction)
+        solutions = self._open.store.query(f"SELECT ?end {{ {pattern} }}")
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
-        return [term_from_oxigraph(solution[0]) for solution in solutions]
+        return [_term(solution[0]) for solution in solutions]
 
 
 def _check_not_replaced(directory: Path, manifest: Mapping[str, object], description: str) -> None:
@@ -466,3 +456,16 @@ def _telling_id(full_iri: str) -> str | None:
     """Return the id of a relation; None if it is bookkeeping."""
     relation = resource_id(full_iri)
     return relation if is_telling(relation) else None
+
+
+def _term(node: object) -> Term:
+    """Convert a pyoxigraph node. Freebase has no quoted triples: those raise `TypeError`."""
+    match node:
+        case pyoxigraph.NamedNode():
+            return resource_id(node.value)
+        case pyoxigraph.Literal():
+            return read_literal(node.value, node.datatype.value, node.language)
+        case pyoxigraph.BlankNode():
+            return f"_:{node.value}"
+        case _:
+            raise TypeError(f"not a resource or literal: {node}")

@@ -30,7 +30,6 @@ from queue import Empty, LifoQueue
 from typing import NamedTuple, TypeAlias, cast
 
 from kbqa.kb.graph import RESULT_BYTES, Table, syntax_error
-from kbqa.kb.rows import Cell, term_from_cell
 from kbqa.sparql.errors import (
     GraphError,
     InputError,
@@ -39,6 +38,7 @@ from kbqa.sparql.errors import (
     QueryTooLarge,
     StoreError,
 )
+from kbqa.sparql.terms import Term, read_literal, resource_id
 
 MEMORY_VARIABLE = "KBQA_QUERY_MEMORY_GB"
 
@@ -54,7 +54,9 @@ _CONTAINER_LIMITS = (
 
 logger = logging.getLogger(__name__)
 
-_Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
+# A cell of a store's rows in built-in types; a literal is (text, datatype's IRI, language).
+_Cell: TypeAlias = str | tuple[str, str, str | None] | None
+_Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[_Cell, ...], ...], bool]
 
 _START_TIMEOUT_S = 60.0  # to open the store, which takes some 0.1 s on a quiet machine
 
@@ -132,7 +134,7 @@ class QueryWorkers:
     def select(self, query: str, timeout_s: float, limit: int | None) -> Table:
         """Run a SELECT query as `Graph.select` does."""
         variables, packed, truncated = cast(_Rows, self._answer(query, timeout_s, limit))
-        rows = tuple(tuple(term_from_cell(cell) for cell in row) for row in packed)
+        rows = tuple(tuple(map(_term, row)) for row in packed)
         return Table(variables, rows, truncated)
 
     def ask(self, query: str, timeout_s: float) -> bool:
@@ -367,3 +369,9 @@ def _forget_children() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_children)
+
+
+def _term(cell: _Cell) -> Term | None:
+    if cell is None:
+        return None
+    return resource_id(cell) if isinstance(cell, str) else read_literal(*cell)

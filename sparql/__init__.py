@@ -5,8 +5,7 @@ forms.py    its text forms, read and written;  english.py   its description in w
 compile.py  CRP → SPARQL;  values.py   comparisons that every engine answers alike
 convert/    SPARQL → CRP
 relax.py    a CRP's constraints, dropped step by step
-dialect.py  the SPARQL of others: repaired, checked, limited
-templates.py   the queries that explore a graph
+dialect.py  the SPARQL of others: repaired, checked, limited, and what it mentions
 terms.py    ids and literals;  errors.py   the one tree of errors
 
 """

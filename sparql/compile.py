@@ -150,6 +150,13 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     )
 
 
+def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
+    """Write the query for the nodes from which hops lead to an entity; one may come repeatedly."""
+    nodes = ["?entity", *(f"?n{at}" for at in range(1, len(hops))), iri(end)]
+    patterns = " ".join(reversed(_chain(hops, nodes).patterns))
+    return f"SELECT ?entity WHERE {{ {patterns} }} LIMIT {limit}"
+
+
 def _ranked(
     crp: Crp, order: Order, writer: "_PatternWriter", start: Constraint | None
 ) -> list[str]:
@@ -253,7 +260,8 @@ class _PatternWriter:
         """Write the main path with the constraints of its forks; once for each way to take it."""
         # A topic that is a condition on the first node keeps engines from beginning at it.
         topic, *others = self.main_nodes
-        if from_topic or not _is_forward(self.crp.path[0]):
+        first = self.crp.path[0]
+        if from_topic or not isinstance(first, Hop) or first.inverse:
             return self._paths(self.crp.path, self.main_nodes)
         condition = _Clause(tests=[f"{_TOPIC} = {topic}"])
         return [path + condition for path in self._paths(self.crp.path, [_TOPIC, *others])]
@@ -401,10 +409,6 @@ def _checked(value: LiteralTerm) -> LiteralTerm:
     if not is_well_formed(value):
         raise InputError(f"{value!r} cannot be written in a query")
     return value
-
-
-def _is_forward(step: Step) -> bool:
-    return isinstance(step, Hop) and not step.inverse
 
 
 def _optional(clause: _Clause, variable: str) -> _Clause:

@@ -15,7 +15,7 @@ number.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -426,12 +426,8 @@ class Crp:
         """Return the CRP of the answers that a count or yes/no question asks about."""
         asked = self.asked
         kept = tuple(c for c in self.constraints if c not in asked)
-        used = {node for part in (*kept, self.order) if part for node in part.references()}
-
-        def labelled(constraint: Constraint) -> Constraint:
-            return constraint if constraint.label in used else replace(constraint, label=None)
-
-        return replace(self, constraints=changed_constraints(kept, labelled), form="select")
+        drop = unused_labels_dropped(references((*kept, self.order)))
+        return replace(self, constraints=changed_constraints(kept, drop), form="select")
 
     def ordered_by(self, at: int, hops: tuple[Hop, ...], *, descending: bool) -> "Crp":
         """Return a copy that keeps the answer with the largest or smallest value."""
@@ -458,7 +454,7 @@ class Crp:
 
     def top_constraints(self) -> Iterator[Constraint]:
         """Yield the constraints of the path's ways and those of the CRP, without nested ones."""
-        for way in _nested_ways(self.path):
+        for way in nested_ways(self.path):
             yield from way.constraints
         yield from self.constraints
 
@@ -527,6 +523,20 @@ def changed_constraints(
     return tuple(changed)
 
 
+def references(parts: Iterable["Part | None"]) -> set[int | str]:
+    """Collect the nodes that parts of a CRP refer to."""
+    return {node for part in parts if part is not None for node in part.references()}
+
+
+def unused_labels_dropped(used: Collection[int | str]) -> Callable[[Constraint], Constraint]:
+    """Return a change, for `changed_constraints`, that drops the labels that are not used."""
+
+    def change(constraint: Constraint) -> Constraint:
+        return constraint if constraint.label in used else replace(constraint, label=None)
+
+    return change
+
+
 def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> None:
     """Raise ValueError if anything is nested deeper than `MAX_DEPTH`; itself without recursion."""
     parts: list[tuple[int, Step | Constraint]] = [(0, part) for part in (*path, *constraints)]
@@ -542,11 +552,11 @@ def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> 
                 parts += [(depth + 1, inner) for inner in part._inner()]
 
 
-def _nested_ways(path: tuple[Step, ...]) -> Iterator[Way]:
+def nested_ways(path: tuple[Step, ...]) -> Iterator[Way]:
     """Yield the ways of a path's forks, each after those nested in it."""
     for step in path:
         for way in step.ways if isinstance(step, Fork) else ():
-            yield from _nested_ways(way.path)
+            yield from nested_ways(way.path)
             yield way
 
 
@@ -560,45 +570,49 @@ def _check_labels(crp: Crp) -> None:
     """Check that each label is used and given only once, and that each reference is in scope."""
     # A label can be seen within its own way, alternative or negated branch, and in everything
     # nested there. Ways see nothing of what surrounds them.
-    labels = [constraint.label for constraint in crp.all_constraints() if constraint.label]
+    everything = tuple(crp.all_constraints())
+    labels = [constraint.label for constraint in everything if constraint.label]
     if len(set(labels)) < len(labels):
         raise ValueError("two branches have the same label")
-    used: set[int | str] = set()
-    for way in _nested_ways(crp.path):
-        _check_references(way.constraints, set(_visible_labels(way.constraints)), used)
-    visible = set(range(len(crp.path) + 1)) | set(_visible_labels(crp.constraints))
-    _check_references(crp.constraints, visible, used)
+    operands = (constraint.operand for constraint in everything)
+    used = {operand.node for operand in operands if isinstance(operand, NodeRef)}
     if crp.order is not None:
-        _use(crp.order.at, visible, used)
-    if unused := sorted(set(labels) - used, key=str):
+        used.add(crp.order.at)
+    if used:
+        _check_references(crp)
+    if unused := sorted(set(labels) - used):
         raise ValueError(f"nothing refers to the label {unused[0]}")
 
 
-def _visible_labels(constraints: tuple[Constraint, ...]) -> Iterator[int | str]:
+def _check_references(crp: Crp) -> None:
+    positions = range(len(crp.path) + 1)
+    unseen = [node for way in nested_ways(crp.path) for node in outer_references(way.constraints)]
+    unseen += (node for node in outer_references(crp.constraints) if node not in positions)
+    if crp.order and crp.order.at not in {*positions, *visible_labels(crp.constraints)}:
+        unseen.append(crp.order.at)
+    if unseen:
+        raise ValueError(f"?{unseen[0]} is not defined here")
+
+
+def visible_labels(constraints: Iterable[Constraint]) -> Iterator[int | str]:
     """Yield the labels of these constraints that can be seen from outside."""
     for constraint in constraints:
         if not constraint.negated:
             if constraint.label is not None:
                 yield constraint.label
-            yield from _visible_labels(constraint.branches)
+            yield from visible_labels(constraint.branches)
 
 
-def _check_references(
-    constraints: tuple[Constraint, ...], visible: set[int | str], used: set[int | str]
-) -> None:
+def outer_references(constraints: Sequence[Constraint]) -> Iterator[int | str]:
+    """Yield the nodes outside of some constraints that they refer to."""
+    own = set(visible_labels(constraints))
     for constraint in constraints:
-        if isinstance(constraint.operand, NodeRef):
-            _use(constraint.operand.node, visible, used)
-        for inner in constraint.alternatives:
-            _check_references(inner, visible | set(_visible_labels(inner)), used)
-        own = set(_visible_labels(constraint.branches)) if constraint.negated else set()
-        _check_references(constraint.branches, visible | own, used)
-
-
-def _use(node: int | str, visible: set[int | str], used: set[int | str]) -> None:
-    if node not in visible:
-        raise ValueError(f"?{node} is not defined here")
-    used.add(node)
+        operand = constraint.operand
+        found = [operand.node] if isinstance(operand, NodeRef) else []
+        for inner in (*constraint.alternatives, constraint.branches):
+            if inner:
+                found += outer_references(inner)
+        yield from (node for node in found if node not in own)
 
 
 @dataclass(slots=True, eq=False)

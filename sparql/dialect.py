@@ -1,4 +1,4 @@
-"""Repair SPARQL as people and models write it for Freebase, and allow only queries that read.
+"""Repair SPARQL as people and models write it for Freebase, check it, and find what it mentions.
 
 The gold queries of WebQSP and CWQ were written for Virtuoso. `repair_query` turns them, token by
 token, into SPARQL 1.1 that released Oxigraph parses:
@@ -11,8 +11,8 @@ token, into SPARQL 1.1 that released Oxigraph parses:
 
 A query keeps its meaning: what parses but means something else on Oxigraph, such as comparisons of
 ill-typed dates, stays. What is no SPARQL at all (``HAVING COUNT(?c) = 2``) gets the engine's own
-message. `prefix_query` shortens compiled queries for people to read, and `repair_query` turns them
-back.
+message. Only queries that read are allowed. `prefix_query` shortens compiled queries for people to
+read, and `repair_query` turns them back.
 """
 
 import re
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, cast
 
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
-from kbqa.sparql.terms import FREEBASE_NS, XSD_NS
+from kbqa.sparql.terms import FREEBASE_NS, XSD_NS, is_mid, resource_id
 
 QueryForm = Literal["select", "ask", "construct", "describe"]
 
@@ -79,6 +79,11 @@ _NUMBER = re.compile(r"(?:\s|#[^\n\r]*+)*(\d++)")
 _LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_\-])?")
 _CONTINUES_NAME = re.compile(r"[\w.:\-%\\]")
 _ENDS_IN_NAME = re.compile(r"[\w.:\-%\\?$]$")
+
+_SUBJECT, _RELATION, _OBJECT, _END = range(4)
+_NO_TRIPLES = -1  # in expressions, in data, and outside of all braces
+_NEXT_PLACE = {".": _SUBJECT, ";": _RELATION, ",": _OBJECT, "/": _RELATION, "|": _RELATION}
+_TERMS = frozenset({"iri", "prefixed", "string", "variable", "node"})
 
 
 class Token(NamedTuple):
@@ -310,3 +315,80 @@ def _prefix(iri: str) -> str | None:
 
 def _name(iri: str, prefix: str) -> str:
     return f"{prefix}:{iri[1 + len(KNOWN_PREFIXES[prefix]) : -1]}"
+
+
+class QueryMentions(NamedTuple):
+    """The relations and entities that a query mentions."""
+
+    relations: frozenset[str]  # of its triples, without variables
+    entities: frozenset[str]  # all mids
+
+
+def query_mentions(query: str) -> QueryMentions:
+    """Collect the relations and entities of a query by its tokens.
+
+    That is a hundred times faster than parsing it; a test checks that both find the same relations.
+
+    Raises:
+        QuerySyntaxError: It is not a query, a prefix is not declared, or brackets do not match.
+        QueryRefused: It is an update, or uses SERVICE or FROM.
+    """
+    check_read_only(query)
+    relations: set[str] = set()
+    entities: set[str] = set()
+    places = [_NO_TRIPLES]
+    after_word = ""  # a keyword that decides what the next bracket contains
+    declares = False
+    for token in tokens(repair_query(query)):
+        kind, text = token.kind, token.text
+        place = places[-1]
+        if kind in ("blank", "comment", "typed"):
+            continue
+        if kind == "word":
+            word = text.upper()
+            declares = word == "PREFIX"
+            if word in ("FILTER", "VALUES", "BIND"):
+                after_word = word
+                places[-1] = place if place == _NO_TRIPLES else _SUBJECT  # a triple ends here
+            if text == "a" and place == _RELATION:
+                relations.add(f"{KNOWN_PREFIXES['rdf']}type")
+                places[-1] = _OBJECT
+        elif kind in _TERMS:
+            if kind == "prefixed" and not declares:
+                raise QuerySyntaxError(f"the prefix {token.prefix}: is not declared")
+            if kind == "iri" and is_mid(resource := resource_id(text[1:-1])):
+                entities.add(resource)
+            if _SUBJECT <= place <= _OBJECT and not after_word:
+                if kind == "iri" and place == _RELATION:
+                    relations.add(resource_id(text[1:-1]))
+                places[-1] += 1
+            declares = declares and kind == "prefixed"
+        elif text in ("{", "(", "["):
+            places.append(_place_within(text, place, after_word))
+            after_word = ""
+        elif text in ("}", ")", "]"):
+            _close(places, text)
+        elif text in _NEXT_PLACE and place != _NO_TRIPLES:
+            places[-1] = _NEXT_PLACE[text]
+    if len(places) > 1:
+        raise QuerySyntaxError("not a SPARQL query: a bracket is not closed")
+    return QueryMentions(frozenset(relations), frozenset(entities))
+
+
+def _place_within(bracket: str, around: int, after_word: str) -> int:
+    if after_word == "VALUES" or (bracket == "(" and (after_word or around != _RELATION)):
+        return _NO_TRIPLES
+    # Round brackets in place of a relation contain a property path.
+    return _SUBJECT if bracket == "{" else _RELATION
+
+
+def _close(places: list[int], bracket: str) -> None:
+    places.pop()
+    if not places:
+        raise QuerySyntaxError("not a SPARQL query: a closing bracket was never opened")
+    if places[-1] == _NO_TRIPLES:
+        return
+    if bracket == "}":
+        places[-1] = _SUBJECT
+    elif bracket == "]" or places[-1] == _RELATION:
+        places[-1] += 1

@@ -1,13 +1,13 @@
-"""Read kbqa's own text form, leniently; `kbqa.sparql.forms` has the grammar.
+"""Read kbqa's own text form, leniently; `kbqa.sparql.forms` has the grammar, and writes it.
 
-Each line is read by itself. Its reader records the labels that the line defines and refers to;
-then all lines together are checked.
+Each line is read by itself; then the labels of all lines together are checked.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, TypeAlias, cast
 
 from kbqa.sparql.crp import (
@@ -32,21 +32,34 @@ from kbqa.sparql.crp import (
     changed_constraints,
     changed_step,
     compare_with,
+    nested_ways,
+    outer_references,
+    references,
+    unused_labels_dropped,
+    visible_labels,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.own_writer import (
-    ESCAPED,
-    FULL_IRI,
-    LANGUAGE_TAG,
-    MID,
-    OR_NONE,
-    PLAIN_ID,
-    is_plain_value,
-)
 from kbqa.sparql.terms import LiteralTerm
 
 _MAX_LINES = 1000
 _SHOWN = 40  # characters of the text in an error message
+
+# Blanks and digits are matched possessively throughout: no text takes more than linear time.
+MID = re.compile(r"[mg]\.[0-9a-z_]++(?![\w.])")
+PLAIN_ID = re.compile(r"[A-Za-z0-9_.]++")
+FULL_IRI = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.\-]*+:[^\s<>\"{}|^`\\\x00-\x20\x7f-\x9f\ud800-\udfff]*+"
+)
+LANGUAGE_TAG = re.compile(r"[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*")
+OR_NONE = re.compile(r"(?<!\s)(?:^|\s++)or\s++none\Z", re.IGNORECASE)
+
+# Texts that are clearly a number or date, so that they need no quotes.
+PLAIN_VALUE = re.compile(
+    r"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"  # a number
+    r"|-?\d{4,}+(?:-\d\d(?:-\d\d(?:T[\d:.]++)?)?)?(?:Z|[-+]\d\d:\d\d)?",  # a date
+    re.ASCII,
+)
+ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
 
 # What a name without brackets may hold inside braces and parentheses, and on a separate line.
 # On a separate line, it may hold parentheses, unless an id is in them.
@@ -109,16 +122,26 @@ _Statement: TypeAlias = Constraint | Order | _Distinct | _Language | _Form
 _ONLY_ONCE = (Order, _Distinct, _Language, _Form)
 
 
-@dataclass(slots=True)
-class _Scope:
-    """The labels that a part of a line defines, and those that it refers to."""
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    statement: _Statement
+    labels: set[str]  # all in the line
 
-    labels: set[str] = field(default_factory=set)
-    references: set[str] = field(default_factory=set)
+    @cached_property
+    def visible_labels(self) -> set[int | str]:
+        statement = self.statement
+        return set(visible_labels([statement])) if isinstance(statement, Constraint) else set()
 
-    @property
-    def unresolved(self) -> set[str]:
-        return self.references - self.labels
+    @cached_property
+    def outer_labels(self) -> set[str]:
+        nodes: Iterable[int | str] = ()
+        match self.statement:
+            case Constraint() as constraint:
+                nodes = outer_references((constraint,))
+            case Order() as order:
+                nodes = order.references()
+        return {node for node in nodes if isinstance(node, str)}
 
 
 def parse_crp(text: str) -> CrpReading:
@@ -139,28 +162,35 @@ def parse_crp(text: str) -> CrpReading:
     if len(rows) > _MAX_LINES:
         raise CrpSyntaxError(f"the text has {len(rows)} lines; a CRP has at most {_MAX_LINES}")
     (number, first), *others = rows
-    problems: dict[int, str] = {}
     main = _LineReader(first, -1)
     try:
         topic, path = main.main_line()
     except ValueError as error:
         raise CrpSyntaxError(str(error), number) from None
-    lines = _read_lines(others, len(path), problems)
+    lines: list[_Line] = []
+    problems: dict[int, str] = {}
+    for number, row in others:
+        reader = _LineReader(row, len(path))
+        try:
+            lines.append(_Line(number, reader.statement(), reader.labels))
+        except ValueError as error:
+            problems[number] = str(error)
     lines = _without_repetitions(lines, main.labels, problems)
     lines = _without_order_conflicts(lines, len(path), problems)
     lines = _without_dangling(lines, problems)
-    used = main.used.union(*(line.reader.used for line in lines))
-
-    def labelled(constraint: Constraint) -> Constraint:
-        return constraint if constraint.label in used else replace(constraint, label=None)
-
     statements = [line.statement for line in lines]
     constraints = tuple(s for s in statements if isinstance(s, Constraint))
+    order = next((s for s in statements if isinstance(s, Order)), None)
+    if main.labels or any(line.labels for line in lines):
+        in_ways = [constraint for way in nested_ways(path) for constraint in way.constraints]
+        drop = unused_labels_dropped(references((*in_ways, *constraints, order)))
+        path = tuple(changed_step(step, drop) for step in path)
+        constraints = changed_constraints(constraints, drop)
     crp = Crp(
         topic,
-        tuple(changed_step(step, labelled) for step in path),
-        changed_constraints(constraints, labelled),
-        next((s for s in statements if isinstance(s, Order)), None),
+        path,
+        constraints,
+        order,
         next((s.node for s in statements if isinstance(s, _Distinct)), 0),
         next((s.tag for s in statements if isinstance(s, _Language)), "en"),
         next((s.form for s in statements if isinstance(s, _Form)), "select"),
@@ -175,9 +205,7 @@ class _LineReader:
         self._scanner = _Scanner(line)
         self._answer = answer  # -1 on the first line, whose ways cannot refer to positions
         self._depth = 0
-        self.scope = _Scope()  # what other lines can refer to, and what the line refers to
         self.labels: set[str] = set()  # all in the line
-        self.used: set[str] = set()  # all references in the line
 
     def main_line(self) -> tuple[Entity, tuple[Step, ...]]:
         """Read the topic and the main path."""
@@ -243,20 +271,17 @@ class _LineReader:
     def _way(self) -> Way:
         steps: list[Step] = []
         constraints: list[Constraint] = []
-        with self._inner_scope() as scope:
-            while True:
-                if self._scanner.skip("{"):
-                    with self._deeper():
-                        constraints += self._items(len(steps), in_way=True)
-                        self._scanner.expect("}")
-                elif (step := self._step()) is not None:
-                    steps.append(step)
-                else:
-                    break
-        if scope.unresolved:
-            raise _UnreadableError(
-                f"a way cannot refer to ?{min(scope.unresolved)}, which is outside it"
-            )
+        while True:
+            if self._scanner.skip("{"):
+                with self._deeper():
+                    constraints += self._items(len(steps), in_way=True)
+                    self._scanner.expect("}")
+            elif (step := self._step()) is not None:
+                steps.append(step)
+            else:
+                break
+        if outside := {*map(str, outer_references(constraints))}:
+            raise _UnreadableError(f"a way cannot refer to ?{min(outside)}, which is outside it")
         return Way(tuple(steps), tuple(constraints))
 
     def _items(self, at: int, in_way: bool = False) -> tuple[Constraint, ...]:
@@ -277,12 +302,9 @@ class _LineReader:
         return self._branch(subject)
 
     def _branch(self, at: int | Entity, on_own_line: bool = False) -> Constraint:
-        if not self._scanner.take(_NO):
-            return self._affirmed(at, on_own_line)
-        with self._inner_scope() as scope:
-            constraint = self._affirmed(at, on_own_line)
-        self.scope.references |= scope.unresolved
-        return replace(constraint, negated=True)
+        if self._scanner.take(_NO):
+            return replace(self._affirmed(at, on_own_line), negated=True)
+        return self._affirmed(at, on_own_line)
 
     def _affirmed(self, at: int | Entity, on_own_line: bool) -> Constraint:
         hops = self._hops()
@@ -305,17 +327,10 @@ class _LineReader:
     def _alternatives(self, at: int) -> list[tuple[Constraint, ...]]:
         """Read the content of braces: one list of branches, or several alternatives."""
         alternatives: list[tuple[Constraint, ...]] = []
-        scopes = []
         with self._deeper():
             while not alternatives or self._scanner.skip("|"):
-                with self._inner_scope() as scope:
-                    alternatives.append(self._items(at))
-                scopes.append(scope)
+                alternatives.append(self._items(at))
             self._scanner.expect("}")
-        if len(scopes) == 1:  # Branches of one node are in scope everywhere around it.
-            self.scope.labels |= scopes[0].labels
-        for scope in scopes:
-            self.scope.references |= scope.unresolved
         return alternatives
 
     def _test(self, on_own_line: bool) -> Test | None:
@@ -347,16 +362,11 @@ class _LineReader:
         if label in self.labels:
             raise _UnreadableError(f"two branches have the label ?{label}")
         self.labels.add(label)
-        self.scope.labels.add(label)
         return label
 
     def _reference(self) -> NodeRef:
-        if (match := self._scanner.take(_LABEL)) is None:
-            return NodeRef(self._position(self._answer))
-        label = match[1].lower()
-        self.scope.references.add(label)
-        self.used.add(label)
-        return NodeRef(label)
+        match = self._scanner.take(_LABEL)
+        return NodeRef(match[1].lower() if match else self._position(self._answer))
 
     def _position(self, last: int) -> int:
         """Read a node's number, or ``?x``; `last` is the last number in scope."""
@@ -369,37 +379,12 @@ class _LineReader:
         return position
 
     @contextmanager
-    def _inner_scope(self) -> Iterator[_Scope]:
-        """Use separate labels and references for a part of the line."""
-        around, self.scope = self.scope, _Scope()
-        yield self.scope
-        self.scope = around
-
-    @contextmanager
     def _deeper(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise _UnreadableError(f"braces and parentheses are nested deeper than {MAX_DEPTH}")
         yield
         self._depth -= 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    number: int
-    reader: _LineReader
-    statement: _Statement
-
-
-def _read_lines(rows: list[tuple[int, str]], answer: int, problems: dict[int, str]) -> list[_Line]:
-    lines = []
-    for number, row in rows:
-        reader = _LineReader(row, answer)
-        try:
-            lines.append(_Line(number, reader, reader.statement()))
-        except ValueError as error:
-            problems[number] = str(error)
-    return lines
 
 
 def _without_repetitions(
@@ -410,13 +395,13 @@ def _without_repetitions(
     labels, seen = set(known), set[type]()
     for line in lines:
         kind = type(line.statement)
-        if twice := labels & line.reader.labels:
+        if twice := labels & line.labels:
             problems[line.number] = f"two branches have the label ?{min(twice)}"
         elif kind in seen:
             problems[line.number] = "an earlier line already says this in another way"
         else:
             kept.append(line)
-            labels |= line.reader.labels
+            labels |= line.labels
             seen |= {kind} & set(_ONLY_ONCE)
     return kept
 
@@ -445,10 +430,10 @@ def _without_order_conflicts(
 def _without_dangling(lines: list[_Line], problems: dict[int, str]) -> list[_Line]:
     """Keep the lines whose references are labels of lines that are kept."""
     while True:
-        visible = {label for line in lines for label in line.reader.scope.labels}
+        visible = {label for line in lines for label in line.visible_labels}
         kept = []
         for line in lines:
-            if dangling := line.reader.scope.references - visible:
+            if dangling := line.outer_labels - visible:
                 problems[line.number] = f"?{min(dangling)} is not defined here"
             else:
                 kept.append(line)
@@ -539,7 +524,7 @@ class _Scanner:
             return entity
         text = self._raw(_RAW_NAME if on_own_line else _SHORT_RAW_NAME, "a name or value")
         datatype = self._datatype()
-        if datatype is not None or is_plain_value(text):
+        if datatype is not None or PLAIN_VALUE.fullmatch(text):
             return LiteralTerm(text, datatype)
         return self._entity(text)
 

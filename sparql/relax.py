@@ -21,7 +21,7 @@ Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The finer steps 
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, count, islice
 from typing import Literal, NamedTuple
 
@@ -105,11 +105,14 @@ def leaves(crp: Crp) -> Iterator[Part]:
     Each has all its hops from the main path or the entity that it starts at. Behind a fork within a
     fork, they take the first way.
     """
-    for position, step in enumerate(crp.path):
-        yield from _step_leaves(step, _Place(position), _Place(position + 1))
-    for constraint in crp.constraints:
-        if not _keeps_off_topic(constraint, crp):
-            yield from _leaves(constraint, _Place(constraint.at))
+    found: list[Part] = []
+
+    def keep(leaf: Constraint, end: _Place) -> bool:
+        found.append(_moved(leaf, end))
+        return True
+
+    _Pruning(keep).prune(crp)
+    yield from found
     if crp.order is not None:
         yield crp.order
 
@@ -122,40 +125,10 @@ class _Place(NamedTuple):
     optional: bool = False
 
 
-def _step_leaves(step: Step, start: _Place, end: _Place) -> Iterator[Constraint]:
-    if isinstance(step, Hop):
-        return
-    for way in step.ways:
-        places = [start]
-        for inner in way.path:
-            places.append(_Place(start.at, (*places[-1].hops, *_first_way(inner))))
-        places[-1] = end
-        for position, inner in enumerate(way.path):
-            yield from _step_leaves(inner, places[position], places[position + 1])
-        for constraint in way.constraints:
-            at = constraint.at
-            yield from _leaves(constraint, places[at] if isinstance(at, int) else _Place(at))
-
-
 def _first_way(step: Step) -> tuple[Hop, ...]:
     if isinstance(step, Hop):
         return (step,)
     return tuple(hop for inner in step.ways[0].path for hop in _first_way(inner))
-
-
-def _leaves(constraint: Constraint, place: _Place) -> Iterator[Constraint]:
-    if _stays(constraint):
-        return
-    hops = (*place.hops, *constraint.hops)
-    optional = place.optional or constraint.optional
-    if _is_leaf(constraint):
-        test = constraint.test
-        if isinstance(test, AnyOf):
-            test = AnyOf(tuple(_moved(inner, len(hops)) for inner in test.alternatives))
-        yield replace(constraint, at=place.at, hops=hops, optional=optional, test=test)
-    else:
-        for branch in constraint.branches:
-            yield from _leaves(branch, _Place(place.at, hops, optional))
 
 
 def _is_leaf(constraint: Constraint) -> bool:
@@ -174,10 +147,6 @@ def _staying(constraints: Iterable[Constraint]) -> Iterator[Constraint]:
             yield constraint
         elif not _is_leaf(constraint):
             yield from _staying(constraint.branches)
-
-
-def _moved(constraints: tuple[Constraint, ...], at: int) -> tuple[Constraint, ...]:
-    return tuple(replace(constraint, at=at) for constraint in constraints)
 
 
 def _drops(
@@ -206,15 +175,14 @@ def _without(crp: Crp, found: Sequence[Part], dropped: frozenset[int]) -> Crp:
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
     staying = _staying(crp.top_constraints())
     used = frozenset(node for part in (*kept, *staying) for node in part.references())
-    pruning = _Pruning(dropped, used)
-    path = tuple(pruning.step(step) for step in crp.path)
+    numbers = count()
+    pruning = _Pruning(lambda *_: next(numbers) not in dropped, used)
+    path, constraints = pruning.prune(crp)
     guards = [constraint for constraint in crp.constraints if _keeps_off_topic(constraint, crp)]
     if not guards and crp.differs_from not in (None, 0):
         guards = [_off_topic(crp)]
-    others = tuple(c for c in crp.constraints if not _keeps_off_topic(c, crp))
-    constraints = (*pruning.constraints(others), *guards)
     order = crp.order if crp.order in kept else None
-    return replace(crp, path=path, constraints=constraints, order=order)
+    return replace(crp, path=path, constraints=(*constraints, *guards), order=order)
 
 
 def _off_topic(crp: Crp) -> Constraint:
@@ -230,34 +198,56 @@ def _keeps_off_topic(constraint: Constraint, crp: Crp) -> bool:
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Pruning:
-    """Cuts leaves off a CRP, in the order of `leaves`; repeated constraints become one."""
+    """Asks of each leaf, in reading order, whether to keep it; repeated constraints become one."""
 
-    dropped: frozenset[int]  # the leaves to cut off, by number
-    used: frozenset[int | str]  # the nodes that the remaining leaves refer to
-    _number: Iterator[int] = field(default_factory=count)
+    keeps: Callable[[Constraint, _Place], bool]  # of a leaf, and its end
+    used: Collection[int | str] = ()  # the nodes that the remaining leaves refer to
 
-    def step(self, step: Step) -> Step:
+    def prune(self, crp: Crp) -> tuple[tuple[Step, ...], tuple[Constraint, ...]]:
+        """Return the path and the constraints, but for those that keep the topic off."""
+        path = (self._step(step, _Place(at), _Place(at + 1)) for at, step in enumerate(crp.path))
+        others = [c for c in crp.constraints if not _keeps_off_topic(c, crp)]
+        return tuple(path), self._constraints((each, _Place(each.at)) for each in others)
+
+    def _step(self, step: Step, start: _Place, end: _Place) -> Step:
         if isinstance(step, Hop):
             return step
-        return Fork(tuple(map(self._way, step.ways)))
+        return Fork(tuple(self._way(way, start, end) for way in step.ways))
 
-    def constraints(self, constraints: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
-        kept = filter(None, map(self._constraint, constraints))
-        return tuple(dict.fromkeys(kept))
+    def _way(self, way: Way, start: _Place, end: _Place) -> Way:
+        places = [start]
+        for step in way.path:
+            places.append(_Place(start.at, (*places[-1].hops, *_first_way(step))))
+        places[-1] = end
+        path = tuple(map(self._step, way.path, places, places[1:]))
+        at = [each.at for each in way.constraints]
+        held = [places[node] if isinstance(node, int) else _Place(node) for node in at]
+        return Way(path, self._constraints(zip(way.constraints, held, strict=True)))
 
-    def _way(self, way: Way) -> Way:
-        path = tuple(map(self.step, way.path))
-        return Way(path, self.constraints(way.constraints))
+    def _constraints(self, placed: Iterable[tuple[Constraint, _Place]]) -> tuple[Constraint, ...]:
+        kept = (self._constraint(constraint, place) for constraint, place in placed)
+        return tuple(dict.fromkeys(filter(None, kept)))
 
-    def _constraint(self, constraint: Constraint) -> Constraint | None:
+    def _constraint(self, constraint: Constraint, start: _Place) -> Constraint | None:
         if _stays(constraint):
             return constraint
+        hops = (*start.hops, *constraint.hops)
+        place = _Place(start.at, hops, start.optional or constraint.optional)
         if _is_leaf(constraint):
-            return None if next(self._number) in self.dropped else constraint
-        branches = self.constraints(constraint.branches)
+            return constraint if self.keeps(constraint, place) else None
+        branches = self._constraints((branch, place) for branch in constraint.branches)
         label = constraint.label if constraint.label in self.used else None
         if not branches and label is None:
             return None
         return replace(constraint, branches=branches, label=label)
+
+
+def _moved(leaf: Constraint, place: _Place) -> Constraint:
+    """Return a leaf with all its hops; `place` is its end."""
+    test = leaf.test
+    if isinstance(test, AnyOf):
+        at = len(place.hops)
+        test = AnyOf(tuple(tuple(replace(c, at=at) for c in each) for each in test.alternatives))
+    return replace(leaf, at=place.at, hops=place.hops, optional=place.optional, test=test)

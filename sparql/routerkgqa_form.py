@@ -30,8 +30,7 @@ from kbqa.sparql.crp import (
     compare_with,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.templates import TYPE
-from kbqa.sparql.terms import LiteralTerm, is_mid, is_well_formed
+from kbqa.sparql.terms import TYPE, LiteralTerm, is_mid, is_well_formed
 from kbqa.sparql.values import is_date
 
 _SECTIONS = {

@@ -11,6 +11,11 @@ from typing import TypeAlias
 FREEBASE_NS = "http://rdf.freebase.com/ns/"
 XSD_NS = "http://www.w3.org/2001/XMLSchema#"
 
+NAME = "type.object.name"
+ALIAS = "common.topic.alias"
+TYPE = "type.object.type"
+NOTABLE_TYPES = "common.topic.notable_types"
+
 # Characters that SPARQL's IRIREF forbids (SPARQL 1.1 §19.8): an id with one of them is not an IRI.
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 _ESCAPES = {
@@ -45,6 +50,9 @@ _LANGUAGE = re.compile(
 )
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
+# The datatypes of literals that have none to speak of.
+_OF_TEXTS = (f"{XSD_NS}string", "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString")
+
 
 @dataclass(frozen=True, slots=True)
 class LiteralTerm:
@@ -62,6 +70,15 @@ class LiteralTerm:
 
 
 Term: TypeAlias = str | LiteralTerm
+
+
+def read_literal(text: str, datatype: str | None, language: str | None) -> LiteralTerm:
+    """Return a literal with a datatype that is a full IRI; ``xsd:string`` says nothing."""
+    if language:
+        return LiteralTerm(text, language=language)
+    if datatype is None or datatype in _OF_TEXTS:
+        return LiteralTerm(text)
+    return LiteralTerm(text, datatype.removeprefix(XSD_NS))
 
 
 def term_text(term: Term) -> str:

@@ -24,7 +24,7 @@ from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, TypedDict, TypeVar, cast
 
 from kbqa.engine.files import check_same_settings, git_revision, hardware, lock, package_versions
-from kbqa.kb.small_files import write_safely
+from kbqa.kb.layout import write_safely
 from kbqa.sparql.errors import TrainingError
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from kbqa.engine.chat.model import (
     without_reasoning,
 )
 from kbqa.kb.deadline import held
+from kbqa.kb.layout import write_safely
 from kbqa.kb.open import cache_directory
-from kbqa.kb.small_files import write_safely
 
 SCHEMA_VERSION: Final = 1
 

@@ -35,7 +35,7 @@ from kbqa.kb.commands.options import (
     print_note,
     print_result,
 )
-from kbqa.kb.small_files import one_line
+from kbqa.kb.graph import one_line
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.dialect import prefix_query
 from kbqa.sparql.errors import EndpointDown, InputError, KbqaError, ServerError

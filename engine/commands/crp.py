@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Asked
 from kbqa.engine.commands.options import (
     Command,
@@ -33,13 +32,14 @@ from kbqa.engine.commands.options import (
 from kbqa.engine.writing.generate import Candidate, ModelChoice, written_text
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_json
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.english import describe_crp, describe_dropped
 from kbqa.sparql.errors import CrpSyntaxError, InputError, KbqaError
 from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.terms import term_text
 
 if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
@@ -122,9 +122,8 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     looked up in the graph, and in the row's "question" if it has one.
     """
     from kbqa.engine.linking.linker import Linker
-    from kbqa.kb.names.search import open_names
 
-    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+    with closing(graph.open()) as opened, closing(opened.names(graph.timeout_s)) as names:
         check_answers(opened, graph.timeout_s)
         linker = Linker(opened, names)
         runner = CrpRunner(

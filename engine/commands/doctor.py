@@ -52,8 +52,8 @@ from kbqa.kb.health import Finding, from_error, ok, problem, warning
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.open import cache_directory
 from kbqa.kb.schema import present_entities, present_relations, present_texts
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import GraphError, InputError, KbqaError, ModelError
-from kbqa.sparql.templates import query_mentions
 from kbqa.sparql.terms import is_mid
 
 _LOW_DISK_BYTES = 1_000_000_000
@@ -169,7 +169,7 @@ def doctor(
 
 def _check_graph(graph: GraphChoice) -> Iterator[Finding]:
     if graph.endpoints:
-        from kbqa.kb.endpoint_health import check_endpoints
+        from kbqa.kb.health import check_endpoints
 
         yield from check_endpoints(graph.endpoints, graph.timeout_s)
         return

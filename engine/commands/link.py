@@ -18,8 +18,8 @@ from kbqa.kb.commands.options import (
     print_json,
     print_result,
 )
-from kbqa.kb.names.search import Names, open_names
-from kbqa.kb.small_files import one_line
+from kbqa.kb.graph import one_line
+from kbqa.kb.names import Names
 from kbqa.sparql.errors import GraphError, InputError
 
 
@@ -52,7 +52,7 @@ def link(
     if (question is None) == (file is None):
         raise InputError('give a QUESTION, as in kbqa link "where is Kenya?", or --questions FILE')
     asked = _asked(question, file)
-    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+    with closing(graph.open()) as opened, closing(opened.names(graph.timeout_s)) as names:
         check_answers(opened, graph.timeout_s)
         linker = Linker(opened, names)
         if question is not None and question != "-":

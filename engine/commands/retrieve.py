@@ -37,8 +37,8 @@ from kbqa.engine.retrieval.retrieval import (
 from kbqa.engine.retrieval.retriever import Caps, ScorerName
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.kb.commands.options import GraphChoice, graph_options, options_of, print_note
-from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names, name_terms, open_names
+from kbqa.kb.graph import Graph, name_terms
+from kbqa.kb.names import Names
 from kbqa.kb.option import Option
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
@@ -120,7 +120,7 @@ def retrieve_set(file: Path, run: RunChoice, graph: GraphChoice, choice: Retriev
     questions = run.read(file)
     output = run.checked_output()
     require_embedding_packages("retrieving triples")
-    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+    with closing(graph.open()) as opened, closing(opened.names(graph.timeout_s)) as names:
         check_answers(opened, graph.timeout_s)
         retrieval = QuestionRetrieval(opened, names, graph.timeout_s, choice, pooling, run)
         recorded = (

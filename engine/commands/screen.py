@@ -16,7 +16,7 @@ import click
 
 from kbqa.engine.answer import Line, Style
 from kbqa.kb.commands.options import is_terminal, print_result
-from kbqa.kb.small_files import printable
+from kbqa.kb.graph import printable
 
 if TYPE_CHECKING:
     from kbqa.engine.evaluation.rows import Row

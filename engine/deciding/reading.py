@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kbqa.kb.names.keys import normalise
+from kbqa.kb.names import normalise
 
 
 @dataclass(frozen=True, slots=True)

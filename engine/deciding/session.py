@@ -36,8 +36,7 @@ from kbqa.engine.graph_walk import (
 from kbqa.engine.linking.linker import explain_unlinked, starting_topics
 from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.keys import normalise
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names, normalise
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words

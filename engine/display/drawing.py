@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from kbqa.kb.small_files import html_line, html_tooltip_name
+from kbqa.kb.graph import html_line, html_tooltip_name
 from kbqa.sparql.terms import is_mid
 
 _BOX_HEIGHT = 30.0

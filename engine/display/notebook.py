@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbqa.engine.display.drawing import draw_evidence
-from kbqa.kb.small_files import html_block, html_line, html_name, one_line
+from kbqa.kb.graph import html_block, html_line, html_name, one_line
 
 ORIGIN_NOTES = {
     "named": "from the language model, not from the graph",

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
-from kbqa.engine.answer import Answer, term_text
+from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.scores import WRONG, Predicted, Scores, score_answer
 from kbqa.engine.files import (
@@ -33,6 +33,7 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError, OutputError
 from kbqa.sparql.relax import Level, leaves
+from kbqa.sparql.terms import term_text
 
 SCHEMA_VERSION = 3
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.answer import term_text
+from kbqa.sparql.terms import term_text
 
 if TYPE_CHECKING:
     from kbqa.engine.questions.question_sets import Question

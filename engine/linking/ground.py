@@ -24,9 +24,8 @@ from typing import Literal, NamedTuple
 
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
-from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.names.keys import normalise
-from kbqa.kb.names.search import Names, name_terms
+from kbqa.kb.graph import Direction, Graph, name_terms
+from kbqa.kb.names import Names, normalise
 from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, Part, Step
 from kbqa.sparql.terms import is_well_formed
 

@@ -24,11 +24,10 @@ from kbqa.engine.linking.mentions import (
     tokenise,
 )
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.index import NameMatch, Span
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import NameMatch, Names, Span
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import QueryTimeout
-from kbqa.sparql.templates import TYPE
+from kbqa.sparql.terms import TYPE
 
 logger = logging.getLogger(__name__)
 

@@ -22,11 +22,9 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from kbqa.engine.files import read_model_json
-from kbqa.kb.names.index import NameMatch, Span
-from kbqa.kb.names.keys import normalise, symbols
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import NameMatch, Names, Span, normalise, symbols
 from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.templates import NOTABLE_TYPES
+from kbqa.sparql.terms import NOTABLE_TYPES
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 

@@ -125,7 +125,6 @@ class Resources:
         threads: int | None = None,
     ) -> None:
         from kbqa.engine.linking.linker import Linker
-        from kbqa.kb.names.search import open_names
 
         if call_budget is not None and call_budget < 1:
             raise InputError(f"the call budget is {call_budget}: use 1 or more")
@@ -133,7 +132,7 @@ class Resources:
         self.chosen_chooser, self.call_budget = chooser, call_budget
         self.unsure_below, self.threads = unsure_below, threads
         self._load_generator, self._open_chat = load_generator, open_chat
-        self.names = open_names(graph, timeout_s)
+        self.names = graph.names(timeout_s)
         self.linker = Linker(graph, self.names)
 
     @cached_property

@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.reading import clip_unread, is_no_answer, plain_lines
 from kbqa.engine.deciding.session import (
@@ -57,13 +57,13 @@ from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Execution, path_record, with_names
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.names.keys import normalise
+from kbqa.kb.names import normalise
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import render_crp
-from kbqa.sparql.terms import Term
+from kbqa.sparql.terms import Term, term_text
 
 ReaderName = Literal["llm", "kernels"]
 PromptForm = Literal["triples", "paths"]

@@ -48,7 +48,7 @@ from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import Execution, Tried, path_record, with_names
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.names.keys import normalise
+from kbqa.kb.names import normalise
 from kbqa.sparql.crp import Constraint, Crp, compare_with
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.forms import render_crp

@@ -29,7 +29,7 @@ from kbqa.engine.deciding.reading import Picked, clip_unread, read_choice, read_
 from kbqa.engine.deciding.session import Session, Stop
 from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, drawn_hop
 from kbqa.engine.methods import check_counts
-from kbqa.kb.small_files import prompt_line
+from kbqa.kb.graph import prompt_line
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError

@@ -47,8 +47,7 @@ from kbqa.sparql.crp import (
     nested_constraints,
     path_relations,
 )
-from kbqa.sparql.templates import NOTABLE_TYPES, TYPE
-from kbqa.sparql.terms import LiteralTerm, is_mid
+from kbqa.sparql.terms import NOTABLE_TYPES, TYPE, LiteralTerm, is_mid
 from kbqa.sparql.values import is_number
 
 _YEARS = range(1000, 2100)

@@ -29,7 +29,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import file_sha256
@@ -47,7 +46,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import InputError
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.terms import LiteralTerm, Term, term_text
 
 if TYPE_CHECKING:
     import numpy as np

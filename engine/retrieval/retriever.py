@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, Typ
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import read_model_json
 from kbqa.kb.graph import Direction, Edges, Graph, Schema
+from kbqa.kb.layout import write_safely
 from kbqa.kb.schema import GraphSchema, is_telling
-from kbqa.kb.small_files import write_safely
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import ModelError

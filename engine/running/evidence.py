@@ -7,27 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.answer import (
-    Answer,
-    AnswerEntity,
-    EvidenceTriple,
-    Trace,
-    WhyNot,
-    term_text,
-)
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Trace, WhyNot
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.linker import explain_unlinked
 from kbqa.engine.questions.words import unlike_a_question
 from kbqa.engine.running.repair import Repair
 from kbqa.engine.running.tried import Execution, Tried, describe_found, path_record, with_names
-from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names, name_terms
+from kbqa.kb.graph import Graph, name_terms
+from kbqa.kb.names import Names
 from kbqa.sparql.compile import TriplePattern, compile_evidence
 from kbqa.sparql.crp import Crp, Part
 from kbqa.sparql.english import find_sentence
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.relax import compared_entities
-from kbqa.sparql.terms import Term, resource_id
+from kbqa.sparql.terms import Term, resource_id, term_text
 
 Triple: TypeAlias = tuple[Term, str, Term]
 """Subject, relation and object."""

@@ -37,9 +37,8 @@ from kbqa.engine.running.search import (
 )
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, prompt_line
 from kbqa.kb.schema import GraphSchema
-from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Crp, Kind
 from kbqa.sparql.english import describe_dropped
 from kbqa.sparql.errors import InputError

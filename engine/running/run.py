@@ -51,12 +51,15 @@ from kbqa.engine.running.tried import (
     with_names,
 )
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Direction, Graph, Table
-from kbqa.kb.names.keys import normalise
-from kbqa.kb.names.search import Names
-from kbqa.kb.rows import read_count
+from kbqa.kb.graph import Direction, Graph, Table, read_count
+from kbqa.kb.names import Names, normalise
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.compile import compile_crp, compile_skeleton, compile_skeleton_prefixes
+from kbqa.sparql.compile import (
+    compile_crp,
+    compile_skeleton,
+    compile_skeleton_prefixes,
+    starts_query,
+)
 from kbqa.sparql.crp import (
     Constraint,
     Crp,
@@ -73,7 +76,6 @@ from kbqa.sparql.crp import (
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError, MalformedResult, QueryTimeout
 from kbqa.sparql.forms import read_crp, render_crp
 from kbqa.sparql.relax import Relaxation, compared_entities, drop_kinds, relaxations
-from kbqa.sparql.templates import starts_query
 from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid
 from kbqa.sparql.values import is_number
 

@@ -11,14 +11,15 @@ from difflib import get_close_matches
 from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.serve import records
 from kbqa.engine.serve.served import MAX_HOPS
-from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.names.search import Names, name_terms
+from kbqa.kb.graph import Direction, Graph, name_terms
+from kbqa.kb.names import Names
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp, CrpReading
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
-from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
+from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.routerkgqa_form import render_routerkgqa
 from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed
 
 MAX_OFFSET = 10_000

@@ -28,10 +28,9 @@ from kbqa.engine.serve.problems import Problem
 from kbqa.engine.serve.routes import Caller, ClientLeft, TheCaller, TheService
 from kbqa.engine.serve.served import MAX_QUESTION, Served
 from kbqa.engine.serve.service import Ask
-from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.names.search import Names
+from kbqa.kb.graph import Direction, Graph, printable
+from kbqa.kb.names import Names
 from kbqa.kb.open import DEMO_DUMP
-from kbqa.kb.small_files import printable
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.terms import is_mid

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbqa.engine.answer import MAX_ANSWERS, term_text
+from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.serve.served import (
     DEFAULT_MAX_ANSWERS,
     MAX_CONVERTED,
@@ -19,6 +19,7 @@ from kbqa.engine.serve.served import (
     Served,
 )
 from kbqa.kb.graph import Direction, Table
+from kbqa.sparql.terms import term_text
 
 Question = Annotated[
     str, Field(min_length=1, max_length=MAX_QUESTION, examples=["what is the capital of Kenya?"])

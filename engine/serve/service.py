@@ -41,7 +41,7 @@ from kbqa.engine.serve.served import (
 )
 from kbqa.engine.writing.generate import fails_all
 from kbqa.kb.graph import Graph, Table
-from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.names import Names
 from kbqa.sparql import errors
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.dialect import check_read_only
@@ -322,7 +322,7 @@ class Service:
         observer: Observer,
     ) -> None:
         self.settings, self.graph = settings, graph
-        self.names: Names = open_names(graph, settings.query_timeout_s)
+        self.names: Names = graph.names(settings.query_timeout_s)
         self.state: State = "starting"
         self.failure: BaseException | None = None
         """Why the engine could not be opened."""

@@ -26,8 +26,7 @@ from kbqa.kb.commands.options import (
     print_result,
     read_standard_input,
 )
-from kbqa.kb.graph import DEFAULT_LIMIT, Direction, Table
-from kbqa.kb.small_files import json_text
+from kbqa.kb.graph import DEFAULT_LIMIT, Direction, Table, json_text
 from kbqa.sparql.dialect import check_read_only
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import (
@@ -38,6 +37,7 @@ from kbqa.sparql.terms import (
     has_scheme,
     is_well_formed,
     sparql_term,
+    term_text,
 )
 
 Format = Literal["table", "json", "csv", "tsv"]
@@ -51,9 +51,11 @@ def format_rows(table: Table, style: Format) -> str:
         case "json":
             return json_text(rows_record(table))
         case "csv":
-            return _csv(table)
+            rows = [["" if term is None else _full(term) for term in row] for row in table.rows]
+            return "\n".join(map(_csv_line, (table.variables, *rows)))
         case "tsv":
-            return _tsv(table)
+            rows = [["" if term is None else _turtle(term) for term in row] for row in table.rows]
+            return "\n".join(map("\t".join, ([f"?{name}" for name in table.variables], *rows)))
 
 
 def rows_record(table: Table) -> dict[str, object]:
@@ -71,7 +73,8 @@ def rows_record(table: Table) -> dict[str, object]:
 
 def _aligned(table: Table) -> str:
     lines = [list(table.variables)]
-    lines += [["" if term is None else _plain(term) for term in row] for row in table.rows]
+    for row in table.rows:
+        lines.append(["" if term is None else " ".join(term_text(term).split()) for term in row])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["─" * width for width in widths])
     return "\n".join(
@@ -80,28 +83,11 @@ def _aligned(table: Table) -> str:
     )
 
 
-def _csv(table: Table) -> str:
-    rows = (["" if term is None else _full(term) for term in row] for row in table.rows)
-    return "\n".join(map(_csv_line, (table.variables, *rows)))
-
-
 def _csv_line(cells: Sequence[str]) -> str:
     line = io.StringIO()
     # With CRLF as its line end, it quotes a lone CR on every Python; see cpython gh-67044.
     csv.writer(line, lineterminator="\r\n").writerow(cells)
     return line.getvalue().removesuffix("\r\n")
-
-
-def _tsv(table: Table) -> str:
-    lines = ["\t".join(f"?{name}" for name in table.variables)]
-    for row in table.rows:
-        lines.append("\t".join("" if term is None else _turtle(term) for term in row))
-    return "\n".join(lines)
-
-
-def _plain(term: Term) -> str:
-    text = term if isinstance(term, str) else term.text
-    return " ".join(text.split())
 
 
 def _full(term: Term) -> str:

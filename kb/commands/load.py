@@ -22,7 +22,7 @@ from kbqa.kb.commands.options import (
 from kbqa.kb.layout import LoadSummary, OutputSummary
 from kbqa.kb.loading.dump import dump_size_bytes
 from kbqa.kb.loading.rules import PROFILES, FilterRules, profile, read_rules
-from kbqa.kb.names.index import NameMatch
+from kbqa.kb.names import NameMatch
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -165,10 +165,8 @@ def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
 
     An endpoint has no name index: with --endpoint, write NAME as it is written in the graph.
     """
-    from kbqa.kb.names.search import open_names
-
     with closing(graph.open()) as opened:
-        with closing(open_names(opened, graph.timeout_s)) as names:
+        with closing(opened.names(graph.timeout_s)) as names:
             matches = names.search(name, limit)
         types = {match.mid: opened.types(match.mid) for match in matches}
     if as_json:
@@ -212,13 +210,11 @@ def _forecast_line(expected: "Forecast | None") -> str:
 
 
 @contextmanager
-def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[LoadProgress]":
+def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[LoadProgress | None]":
     if is_shown is None:
         is_shown = is_terminal(sys.stderr)
     if not is_shown:
-        from kbqa.kb.loading.job import SilentProgress
-
-        yield SilentProgress()
+        yield None
         return
     from tqdm import tqdm
 

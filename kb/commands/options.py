@@ -30,9 +30,8 @@ from typing import (
 import click
 from click.core import ParameterSource
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, json_text, printable
 from kbqa.kb.option import Option
-from kbqa.kb.small_files import json_text, printable
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
@@ -300,11 +299,8 @@ def is_terminal(stream: TextIO | None) -> bool:
 def print_result(text: str, *, is_styled: bool = False) -> None:
     """Print a result to standard output, with characters that its encoding lacks as escapes.
 
-    A terminal gets only what is printable; a file or a pipe gets the text as it is.
-
-    Args:
-        text: The result.
-        is_styled: It is printable already, and has colours for a terminal.
+    A terminal gets only what is printable; a file or a pipe gets the text as it is. A styled text
+    is printable already, and has colours for a terminal.
     """
     if not is_styled and is_terminal(sys.stdout):
         text = printable(text)

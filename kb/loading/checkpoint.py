@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
-from kbqa.kb.small_files import write_safely
+from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout, write_safely
 from kbqa.sparql.errors import DumpError, InputError
 
 _STATE_VERSION = 1  # of the state file; a load of another version is started again
@@ -98,15 +97,8 @@ def find_unfinished(
 ) -> Checkpoint | None:
     """Find the load to resume, if there is one, and delete the files that it does not need.
 
-    Args:
-        work: The folder in which it works, locked.
-        plan: The plan that it must have.
-        overwrite: Discard a load that has another plan or cannot be resumed.
-        check: Raises `DumpError` if files of a load with this state are missing or damaged.
-
-    Raises:
-        InputError: An unfinished load has another plan.
-        DumpError: Its state or files are missing or damaged, and `overwrite` is false.
+    Unless `overwrite` discards it, a load with another plan raises `InputError`, and one whose
+    state or files are missing or damaged `DumpError`; so does `check` for other files.
     """
     try:
         state = _resumable(work, plan, check)

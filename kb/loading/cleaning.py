@@ -11,16 +11,11 @@ import re
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
-from kbqa.sparql.terms import FREEBASE_NS, XSD_NS
+from kbqa.sparql.dialect import KNOWN_PREFIXES
 
-PREFIXES = {
-    "ns": FREEBASE_NS,
-    "fb": FREEBASE_NS,
+PREFIXES = KNOWN_PREFIXES | {
     "key": "http://rdf.freebase.com/key/",
-    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
-    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
     "owl": "http://www.w3.org/2002/07/owl#",
-    "xsd": XSD_NS,
 }
 """The prefixes of the Turtle dumps of 2012 and 2013, and those that papers use for these."""
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
+import pyoxigraph
 import zstandard
 from isal import igzip_threaded
 from isal.igzip_lib import IsalError
@@ -64,9 +65,6 @@ _OTHER_DATA_SETS = {
 # Far above any Freebase literal; the longest seen has 56,153 characters.
 _LONGEST_LINE_BYTES = 64 << 20
 
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-
 
 class HashedFile:
     """A file that is hashed while it is read, in a separate thread; it can be read once."""
@@ -82,7 +80,7 @@ class HashedFile:
 
     @property
     def sha256(self) -> str:
-        """The hash of what has been read, as hexadecimal digits."""
+        """The hash of what has been read, as it is on disk, in hexadecimal digits."""
         self._wait()
         return self._sha256.hexdigest()
 
@@ -182,11 +180,7 @@ class Block:
 
 
 def dump_size_bytes(dump: str) -> int | None:
-    """Return the size of a dump on disk, or None for standard input or another stream.
-
-    Raises:
-        InputError: There is no such file, or it may not be read.
-    """
+    """Return the size of a dump on disk, or None for a stream; raises `InputError`."""
     if dump == STDIN:
         return None
     path = Path(dump)
@@ -200,49 +194,33 @@ def dump_size_bytes(dump: str) -> int | None:
         raise InputError(f"{dump} cannot be read: {error.strerror}.") from error
 
 
-class DumpReader:
+class DumpReader(HashedFile):
     """An open dump: read its blocks, then ask for its size and hash, then close it."""
 
     def __init__(self, dump: str) -> None:
         dump_size_bytes(dump)
         self._dump = dump
         try:
-            self._raw = sys.stdin.buffer if dump == STDIN else Path(dump).open("rb")  # noqa: SIM115 (`close` does)
-            self._file = HashedFile(self._raw)
+            raw = sys.stdin.buffer if dump == STDIN else Path(dump).open("rb")  # noqa: SIM115 (`close` does)
+            super().__init__(raw)
         except OSError as error:
             raise DumpError(f"{dump} cannot be read: {error.strerror}.") from error
 
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file as it is on disk, once all blocks have been read."""
-        return self._file.sha256
-
-    @property
-    def size_bytes(self) -> int:
-        """Size of the file as it is on disk, once all blocks have been read."""
-        return self._file.size_bytes
-
     def close(self) -> None:
         """Close the file, read to its end or not."""
-        self._file.close()
+        super().close()
         if self._dump != STDIN:
             self._raw.close()
 
     def blocks(
         self, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
     ) -> Iterator[Block]:
-        """Read the dump, once. Blocks end at the same places if those before are skipped.
+        """Read the dump, once; raises `DumpError` if it is damaged or no Freebase dump.
 
-        Args:
-            block_bytes: A block ends with the line that reaches this size.
-            skip_bytes: Skip the blocks up to the one with this `Block.end`.
-            skip_lines: The number of lines in them.
-
-        Raises:
-            DumpError: It is damaged, cut short, empty, no Freebase dump, or ends before
-                `skip_bytes`.
+        A block ends with the line that reaches `block_bytes`. Those up to the one whose `Block.end`
+        is `skip_bytes`, which hold `skip_lines`, are skipped; the others end at the same places.
         """
-        if self._file.magic.startswith(_ARCHIVES):
+        if self.magic.startswith(_ARCHIVES):
             raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
         line, end = skip_lines + 1, skip_bytes
         gathered: list[bytes] = []
@@ -277,7 +255,7 @@ class DumpReader:
 
     def _skip(self, skip_bytes: int) -> Iterator[bytes]:
         left = skip_bytes
-        for piece in decompress(self._file):
+        for piece in decompress(self):
             if left < len(piece):
                 yield piece[left:]
             left = max(left - len(piece), 0)
@@ -291,7 +269,7 @@ class DumpReader:
         data = b"".join(gathered)
         if not start:
             _check_is_freebase(data, self._dump)
-        return Block(self._dump, line, data, start + len(data), self._file.size_bytes)
+        return Block(self._dump, line, data, start + len(data), self.size_bytes)
 
 
 def _count_lines(pieces: Iterable[bytes]) -> int:
@@ -374,29 +352,17 @@ def _advice(line: bytes, reason: str, is_freebase: bool) -> str:
 
 
 class LiteralParts(NamedTuple):
-    """A literal's text, unescaped, and its language tag as written."""
+    """A literal's text, and its language tag in lower case."""
 
     text: str
     language: str | None
 
 
 def literal_parts(term: bytes) -> LiteralParts | None:
-    """Split a literal into text and language; None for an IRI."""
+    """Split a literal of N-Triples into text and language; None for an IRI."""
     if not term.startswith(b'"'):
         return None
-    quoted, _, suffix = term.decode("utf-8").rpartition('"')
-    language = suffix[1:] if suffix.startswith("@") else None
-    text = quoted[1:]
-    return LiteralParts(unescape(text) if "\\" in text else text, language)
-
-
-def unescape(text: str) -> str:
-    r"""Read the escapes of N-Triples: ``\"hi\"`` is ``"hi"``."""
-    return _ESCAPE.sub(_unescape, text)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    short, long, character = match.groups()
-    if character is None:
-        return chr(int(short or long, 16))
-    return _SHORT_ESCAPES.get(character, character)
+    line = b"<a:s> <a:p> %b ." % term
+    [quad] = pyoxigraph.parse(line, pyoxigraph.RdfFormat.N_TRIPLES, lenient=True)
+    assert isinstance(quad.object, pyoxigraph.Literal)
+    return LiteralParts(quad.object.value, quad.object.language)

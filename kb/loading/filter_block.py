@@ -22,8 +22,7 @@ from kbqa.kb.loading.dump import Block
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.schema import SchemaBuilder
 from kbqa.sparql.errors import DumpError
-from kbqa.sparql.templates import NAME, TYPE
-from kbqa.sparql.terms import FREEBASE_NS
+from kbqa.sparql.terms import FREEBASE_NS, NAME, TYPE
 
 ALIAS = "common.topic.alias"
 

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +20,6 @@ from typing import Literal, Protocol
 from kbqa.kb.layout import (
     SCHEMA_VERSION,
     DumpFile,
-    LineCounts,
     Manifest,
     OutputSummary,
     StoreLayout,
@@ -331,12 +330,8 @@ class LoadJob:
 
     def summary(self, size_bytes: int) -> OutputSummary:
         """Return the counts of all lines, with the size of the output."""
-        counts = self.state.counts
-        return OutputSummary(
-            **{part.name: getattr(counts, part.name) for part in fields(LineCounts)},
-            seconds=self._seconds,
-            size_bytes=size_bytes,
-        )
+        counts = asdict(self.state.counts)
+        return OutputSummary(**counts, seconds=self._seconds, size_bytes=size_bytes)
 
     def has_made(self, store: Manifest) -> bool:
         """Return whether a finished store was loaded from these dumps, by these rules."""

@@ -13,11 +13,11 @@
 
 The reader (dump.py) unpacks a dump, hashes it, and cuts it into blocks of whole lines. Threads
 filter the blocks (filter_block.py). The kept triples go into shards, in the order of the dump, and
-each shard leaves small sorted files, the runs (shards.py). A process loads the shards into the
-store (store_writer.py). When the dumps are read, the names, the schema and the statistics are built
-from the runs, while the last shards are loaded and the store is compacted. Then the store is asked
-for the relations of those hubs whose edges are scattered over the dump, and all parts are moved
-into place, the manifest last.
+each shard leaves small sorted files, the runs (shards.py). A process (store_writer_process.py)
+loads the shards into the store. When the dumps are read, the names, the schema and the statistics
+are built from the runs, while the last shards are loaded and the store is compacted. Then the store
+is asked for the relations of those hubs whose edges are scattered over the dump, and all parts are
+moved into place, the manifest last.
 
 All of it happens in a folder inside the store's directory, with a checkpoint after every step
 (job.py): to resume a load that was killed, ask for it again. Memory holds some blocks, a batch of
@@ -26,17 +26,27 @@ triples for each loader and one range of nodes, whatever the size of the dump.
 `emit_shards` writes the same lines as gzipped shards; ``shards.json``, written last, lists them.
 """
 
+import fcntl
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
 
 from isal import igzip
+from pyoxigraph import Store
 
 from kbqa.kb.layout import (
     SCHEMA_VERSION,
@@ -45,7 +55,9 @@ from kbqa.kb.layout import (
     OutputSummary,
     StoreLayout,
     read_manifest,
+    sync,
     write_manifest,
+    write_safely,
 )
 from kbqa.kb.loading.checkpoint import Checkpoint, discard, has_work_left, is_unresumable
 from kbqa.kb.loading.job import (
@@ -58,9 +70,7 @@ from kbqa.kb.loading.job import (
 )
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.loading.shards import TakenShard, index_hubs, index_languages, index_runs
-from kbqa.kb.loading.store_writer import StoreWriter, drop_orphans, wait_for_writer
-from kbqa.kb.small_files import sync, write_safely
-from kbqa.sparql.errors import InputError
+from kbqa.sparql.errors import DumpError, InputError
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +79,25 @@ MANIFEST = "shards.json"
 _PARTS = "part-[0-9]*.nt.*"
 _COPY_BYTES = 1 << 20
 _LEVEL = 2  # igzip's second best; the best takes twice as long for 3 % less.
+
+# Memory settings of the child's C library: large pages, and freed memory is kept. The bulk loader
+# sorts millions of small keys; without this it spends a fifth of its time on clearing the same
+# memory again.
+_MALLOC = ":".join(
+    f"glibc.malloc.{name}={value}"
+    for name, value in {
+        "hugetlb": 1,
+        "arena_max": 4,
+        "mmap_threshold": 1 << 25,
+        "trim_threshold": 1 << 34,
+        "top_pad": 1 << 28,
+    }.items()
+)
+_COMPACT = "compact"
+_FINISH = ""
+_PROGRAM = Path(__file__).with_name("store_writer_process.py")
+_STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.1
 
 
 def load_freebase(
@@ -159,7 +188,7 @@ def _build(job: LoadJob) -> None:
     job.save()
 
 
-def _complete_store(job: LoadJob, writer: StoreWriter) -> None:
+def _complete_store(job: LoadJob, writer: "StoreWriter") -> None:
     """Load the last shards and compact the store."""
     job.drain(writer)
     state = job.state
@@ -195,6 +224,156 @@ def _parts(layout: StoreLayout) -> tuple[Path, ...]:
 def _size_bytes(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+class StoreWriter:
+    """A `ShardSink`: a process that loads shards into a store, as many at a time as `threads`.
+
+    The process alone has the store open for writing. So a load can be stopped at once, although
+    pyoxigraph cannot be interrupted, and its memory is freed. At the end a second process merges
+    the store's files.
+
+    The parent writes lines, each a path or a command; the child answers each with a line of JSON.
+    When the parent ends, for whatever reason, the pipe closes and the child exits at once. Every
+    method raises `DumpError` if the process failed or died.
+    """
+
+    def __init__(self, graph: Path, threads: int) -> None:
+        self._graph = graph
+        self.pending = 0  # shards that were submitted and not yet returned by `take`
+        self._start(threads)
+
+    def submit(self, shard: Path) -> None:
+        """Queue a shard."""
+        self._say(str(shard))
+        self.pending += 1
+
+    def take(self, *, wait: bool) -> TakenShard | None:
+        """Return a shard that was loaded; None if there is none (yet, unless `wait` is set)."""
+        if not self.pending:
+            return None
+        try:
+            line = self._answers.get(block=wait)
+        except Empty:
+            return None
+        answer = self._read(line)
+        self.pending -= 1
+        refused = {int(number): line for number, line in answer["refused"].items()}
+        return TakenShard(Path(answer["shard"]), refused)
+
+    def compact(self) -> None:
+        """Merge the files of the store, as the last step.
+
+        Their ranges of keys overlap, so that a query would have to read many of them.
+        """
+        self.finish()
+        self._close()
+        self._start(0)
+        self._say(_COMPACT)
+        self._read(self._answers.get())
+
+    def finish(self) -> None:
+        """Close the store, after everything was loaded."""
+        assert not self.pending, "shards are still being loaded"
+        self._say(_FINISH)
+        if self._child.wait():
+            raise self._died()
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _start(self, loaders: int) -> None:
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._child = subprocess.Popen(
+            # -P: do not import from the program's folder.
+            [sys.executable, "-P", _PROGRAM, self._graph, str(loaders)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={"GLIBC_TUNABLES": _MALLOC} | os.environ,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _close(self) -> None:
+        self._child.kill()
+        self._child.wait()
+        self._listener.join()
+        for pipe in (self._child.stdin, self._child.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):  # The child died before it read a line.
+                pipe.close()
+
+    def _say(self, line: str) -> None:
+        assert self._child.stdin is not None
+        with suppress(BrokenPipeError):  # The child is dead; `take` and `finish` report it.
+            self._child.stdin.write(line + "\n")
+
+    def _read(self, line: str) -> dict[str, Any]:
+        if not line:
+            raise self._died()
+        answer: dict[str, Any] = json.loads(line)
+        if "damage" in answer:
+            raise DumpError(
+                f"the store at {self._graph} is damaged: {answer['damage']}. "
+                f"Delete {self._graph.parent} to start again."
+            )
+        if "error" in answer:
+            raise DumpError(
+                f"the store at {self._graph} cannot be written: {answer['error']}. The disk may be "
+                "full, or the store in use. Run the same command again to resume."
+            )
+        return answer
+
+    def _died(self) -> DumpError:
+        return DumpError(
+            f"the process that writes {self._graph} died"
+            f" (code {self._child.wait(_STOP_TIMEOUT_S)}). It may have been killed or have run "
+            "out of memory. Run the same command again to resume."
+        )
+
+    def _listen(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+
+def wait_for_writer(graph: Path) -> None:
+    """Wait for the process that wrote a store before a kill: it may outlive its parent a little."""
+    lock, deadline = graph / "LOCK", time.monotonic() + _STOP_TIMEOUT_S
+    while lock.exists():
+        with lock.open("r+b") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # RocksDB's lock
+                return
+            except BlockingIOError:
+                pass
+        if time.monotonic() > deadline:
+            raise DumpError(
+                f"another process is writing to {graph}. Wait until it ends, or stop it, then run "
+                "the same command again to resume."
+            )
+        time.sleep(_POLL_S)
+
+
+def drop_orphans(graph: Path) -> None:
+    """Delete files that a killed process left in a store; raises `RuntimeError` on damage."""
+    # RocksDB never deletes files that it was given but did not take in. A backup has hard links to
+    # the files in use, so it takes no time and no disk space, and can replace the store.
+    clean, old = graph.with_suffix(".clean"), graph.with_suffix(".old")
+    if graph.exists():
+        shutil.rmtree(clean, ignore_errors=True)
+        Store(str(graph)).backup(str(clean))
+        shutil.rmtree(old, ignore_errors=True)
+        graph.rename(old)
+    if clean.exists():
+        clean.rename(graph)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def emit_shards(

@@ -1,4 +1,4 @@
-"""The process that writes a store: the child's side of `kbqa.kb.loading.store_writer`.
+"""The process that writes a store: the child's side of `StoreWriter` in `kbqa.kb.loading.load`.
 
     python -P kb/loading/store_writer_process.py GRAPH LOADERS
 

@@ -171,7 +171,7 @@ class Branches:
         `elsewhere` has the variables that are used outside of the group.
         """
         used = {step.part for step in self._walk.steps}
-        rest = [part for part in dict.fromkeys(self._group.parts) if part not in used]
+        rest = [part for part in self._group.parts if part not in used]
         known = {*elsewhere, *chain.from_iterable(map(mentioned_variables, filters))}
         for start, step in zip(self._walk.nodes, self._walk.steps, strict=False):
             if not isinstance(step, TripleStep):
@@ -180,11 +180,7 @@ class Branches:
                     self._way(alternative, walk)
                     for alternative, walk in zip(step.part.alternatives, step.walks, strict=True)
                 )
-        self._attach_triples([part for part in rest if isinstance(part, TriplePart)])
-        for part in rest:
-            if isinstance(part, Union):
-                _check_privacy(self._group, part, self._nodes.keys(), known)
-                self._attach_alternatives(part.alternatives)
+        self._attach_parts(self._group, rest, known)
         for expression in filters:
             self._read_filter(expression)
 
@@ -333,13 +329,21 @@ class Branches:
 
     def _grow_inside(self, group: Group) -> None:
         """Attach all of a group to the nodes that are there."""
-        self._attach_triples(list(dict.fromkeys(group.triples)))
         filtered = set(chain.from_iterable(map(mentioned_variables, group.filters)))
-        for union in group.unions:
-            _check_privacy(group, union, {*self._nodes, *self._around}, filtered)
-            self._attach_alternatives(union.alternatives)
+        self._attach_parts(group, group.parts, filtered)
         for expression in group.filters:
             self._read_filter(expression)
+
+    def _attach_parts(
+        self, group: Group, parts: Sequence[TriplePart | Union], elsewhere: Collection[Variable]
+    ) -> None:
+        """Attach parts of a group, each once; `elsewhere` has variables used outside of it."""
+        once = dict.fromkeys(parts)
+        self._attach_triples([part for part in once if isinstance(part, TriplePart)])
+        for part in once:
+            if isinstance(part, Union):
+                _check_privacy(group, part, {*self._nodes, *self._around}, elsewhere)
+                self._attach_alternatives(part.alternatives)
 
     def _attach_optional(self, triple: TriplePart, test: Expression) -> None:
         """Attach one half of an interval: no such triple, or one whose object passes the test."""

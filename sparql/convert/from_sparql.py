@@ -30,7 +30,7 @@ from kbqa.sparql.convert.query_tree import (
 from kbqa.sparql.convert.select import SelectTree, parse_select
 from kbqa.sparql.crp import Crp, Entity, check_depth
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
-from kbqa.sparql.terms import LiteralTerm, is_mid
+from kbqa.sparql.terms import TYPE, LiteralTerm, is_mid
 
 SExpression: TypeAlias = "str | tuple[SExpression, ...]"
 
@@ -149,7 +149,7 @@ class _TripleWriter:
             case str():
                 if is_mid(of):
                     return [f"VALUES {node} {{ ns:{of} }}"]
-                return [] if of == _ANYTHING else [f"{node} ns:type.object.type ns:{_id(of)} ."]
+                return [] if of == _ANYTHING else [f"{node} ns:{TYPE} ns:{_id(of)} ."]
             case ("AND", first, second):
                 return [*self.members(first, node), *self.members(second, node)]
             case ("JOIN", relation, end):

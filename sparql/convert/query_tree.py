@@ -8,7 +8,7 @@ they are dropped; ``str`` around a variable makes a comparison one of texts.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
@@ -256,9 +256,7 @@ def read_group(group: "CompValue", aside: "list[CompValue] | None" = None) -> Gr
             case "OptionalGraphPattern" | "InlineData" if aside is not None:
                 aside.append(part)
             case "InlineData":
-                variable, terms = read_values(part)
-                equal = tuple(Comparison(variable, "=", term) for term in terms)
-                filters.append(equal[0] if len(equal) == 1 else Or(equal))
+                filters.append(is_one_of(*read_values(part)))
             case "MinusGraphPattern":
                 if (minus := read_group(part.graph)).filters:
                     raise CrpConversionError("unsupported pattern", "MINUS with filters")
@@ -275,6 +273,12 @@ def read_values(data: "CompValue") -> tuple[Variable, tuple[Node, ...]]:
             "unsupported pattern", "VALUES of several variables, or of nothing"
         )
     return Variable(str(data.var[0])), tuple(map(read_node, data.value))
+
+
+def is_one_of(variable: Variable, terms: Sequence[Node]) -> Expression:
+    """Return the filter that VALUES is."""
+    equal = tuple(Comparison(variable, "=", term) for term in terms)
+    return equal[0] if len(equal) == 1 else Or(equal)
 
 
 def read_expression(expression: object) -> Expression:
@@ -475,7 +479,8 @@ def _is_zero(literal: LiteralTerm) -> bool:
 
 
 def _value_test(operator: Operator, value: LiteralTerm, compared: Expression | None) -> Test:
-    if not _is_text(compared) and _is_value(value):
+    is_value = value.language is None and (is_date(value) or is_number(value))
+    if is_value and not _is_text(compared):
         return Compare(operator, _plain(value))
     if operator != "=":
         raise CrpConversionError("unsupported filter", f"string {operator}")
@@ -488,10 +493,6 @@ def _value_test(operator: Operator, value: LiteralTerm, compared: Expression | N
 
 def _is_text(expression: Expression | None) -> bool:
     return isinstance(expression, Call) and expression.function == "str"
-
-
-def _is_value(literal: LiteralTerm) -> bool:
-    return literal.language is None and (is_date(literal) or is_number(literal))
 
 
 def _plain(value: LiteralTerm) -> LiteralTerm:

@@ -18,9 +18,9 @@ from kbqa.sparql.convert.query_tree import (
     Expression,
     Group,
     Node,
-    Or,
     TriplePart,
     Variable,
+    is_one_of,
     mentioned_variables,
     node_name,
     parse_query,
@@ -34,8 +34,7 @@ from kbqa.sparql.convert.query_tree import (
 )
 from kbqa.sparql.crp import Form
 from kbqa.sparql.errors import CrpConversionError
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import LiteralTerm
+from kbqa.sparql.terms import NAME, LiteralTerm
 
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue
@@ -99,7 +98,8 @@ def _select(root: "CompValue") -> SelectTree:
     if root.valuesClause:
         raise CrpConversionError("unsupported pattern", "VALUES after the pattern")
     column, *names = _columns(root)
-    limit, offset = _slice(root)
+    clauses = {name: int(number) for name, number in (root.limitoffset or {}).items()}
+    limit, offset = clauses.get("limit"), clauses.get("offset", 0)
     if (inner := _only_sub_select(root.where)) is not None and not root.orderby:
         if names or offset or (limit is not None and limit < _PAGE_ROWS):
             raise CrpConversionError("sub-select", "what it returns is not passed on as it is")
@@ -177,12 +177,6 @@ def _aggregate(expression: object) -> Expression:
     return Call(f"{name} distinct" if parts["distinct"] else name, (read_expression(value),))
 
 
-def _slice(root: "CompValue") -> tuple[int | None, int]:
-    clauses = dict(root.limitoffset or {})
-    limit, offset = clauses.get("limit"), clauses.get("offset")
-    return None if limit is None else int(limit), 0 if offset is None else int(offset)
-
-
 def _ranking(root: "CompValue", answer: Variable, limit: int | None, offset: int) -> Ranking | None:
     """Read ORDER BY; None without a limit, as the order of a set says nothing."""
     if root.groupby and list(map(_aggregate, root.groupby.condition)) != [answer]:
@@ -233,12 +227,10 @@ def _patterns(where: "CompValue", column: Expression) -> _Patterns:
         match part.name:
             case "InlineData":
                 variable, values = read_values(part)
-                equal = [Comparison(variable, "=", value) for value in values]
                 if len(values) == 1 and variable not in {*terms, *mentioned_variables(column)}:
                     terms[variable] = values[0]
                 else:
-                    test = equal[0] if len(equal) == 1 else Or(tuple(equal))
-                    group = Group(group.parts, (*group.filters, test))
+                    group = Group(group.parts, (*group.filters, is_one_of(variable, values)))
             case "OptionalGraphPattern":
                 names.append(_optional_name(part, group))
             case _:

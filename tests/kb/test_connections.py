@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kbqa.kb.endpoint import SparqlEndpoint
-from kbqa.kb.endpoint_health import check_endpoint
+from kbqa.kb.health import check_endpoint
 from kbqa.sparql.errors import EndpointDown, QueryTimeout
 
 YES = json.dumps({"head": {}, "boolean": True}).encode()

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyoxigraph import NamedNode, Quad, RdfFormat, Store
 
-from kbqa.kb.endpoint_health import check_endpoint, check_endpoints
-from kbqa.kb.health import Finding
+from kbqa.kb.health import Finding, check_endpoint, check_endpoints
 from kbqa.sparql.errors import InputError
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
 

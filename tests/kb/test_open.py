@@ -13,7 +13,7 @@ import pytest
 from kbqa.kb import open as open_module
 from kbqa.kb.graph import Schema
 from kbqa.kb.layout import StoreLayout
-from kbqa.kb.names.index import NameIndex
+from kbqa.kb.names import NameIndex
 from kbqa.kb.open import DEMO_DUMP, building_folder, demo_store_directory
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import DumpError, StoreError

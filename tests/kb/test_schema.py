@@ -3,12 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, Property, Schema
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import (
     GraphSchema,
-    Property,
-    Schema,
     SchemaBuilder,
     present_entities,
     present_relations,

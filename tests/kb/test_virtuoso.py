@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from kbqa.kb.endpoint import SparqlEndpoint
-from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import (
     EndpointError,
     PartialResult,
@@ -85,14 +84,14 @@ def test_labels_come_in_parts_where_they_are_too_many(limited: str) -> None:
 
 def test_names_come_in_parts_where_they_are_too_many(limited: str) -> None:
     tokens = [f"name {at}" for at in range(40)]
-    spans = open_names(SparqlEndpoint(limited)).match_spans(tokens, max_tokens=1)
+    spans = SparqlEndpoint(limited).names().match_spans(tokens, max_tokens=1)
     assert [span.matches[0].mid for span in spans] == [f"m.0{at}" for at in range(40)]
 
 
 def test_a_question_of_a_hundred_words_is_not_too_many_arguments(virtuoso_endpoint: str) -> None:
     tokens = [f"word{at}" for at in range(100)]
     tokens[3], tokens[38:40], tokens[90] = "jamaica", ["Justin", "bieber's"], "Kingston"
-    spans = open_names(SparqlEndpoint(virtuoso_endpoint)).match_spans(tokens, max_tokens=12)
+    spans = SparqlEndpoint(virtuoso_endpoint).names().match_spans(tokens, max_tokens=12)
     found = [(span.start, span.end, span.matches[0].name) for span in spans]
     # At an endpoint, the first 40 words are looked at.
     assert found == [(3, 4, "Jamaica"), (38, 40, "Justin Bieber")]

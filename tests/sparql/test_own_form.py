@@ -28,7 +28,8 @@ from kbqa.sparql.crp import (
     Way,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.forms import parse_crp, read_crp, render_crp
+from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.own_reader import parse_crp
 from kbqa.sparql.terms import LiteralTerm
 
 MAIN = "Kenya -> a.b <- c.d"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kbqa.sparql.convert.query_tree import parse_query
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
-from kbqa.sparql.templates import query_mentions
 from kbqa.sparql.terms import resource_id
 
 RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"

@@ -29,14 +29,9 @@ from kbqa.sparql.crp import (
     Way,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.forms import (
-    parse_crp,
-    parse_routerkgqa,
-    read_crp,
-    render_crp,
-    render_extended,
-    render_routerkgqa,
-)
+from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.routerkgqa_form import parse_routerkgqa, render_extended, render_routerkgqa
 from kbqa.sparql.terms import LiteralTerm
 
 MAIN = "Main Path:\n Kenya -[a , b]-> ?y\n ?y -[c , d]-> ?x\n"

@@ -4,8 +4,7 @@ from click.testing import CliRunner
 
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.store import HUB_DEGREE
-from kbqa.sparql.templates import NAME
-from kbqa.sparql.terms import iri
+from kbqa.sparql.terms import NAME, iri
 from tools.bench.query import main
 
 

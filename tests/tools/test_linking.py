@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.linking.linker import Linker
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from tools.fit.linker import (
@@ -24,7 +23,7 @@ QUERY = """SELECT ?x {
 @pytest.fixture(scope="module")
 def countries(demo_store: Path) -> Iterator[tuple[list[LinkingExample], Linker]]:
     """Made-up questions on the demo graph, and a linker trained on them."""
-    with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(demo_store)) as graph, closing(graph.names()) as names:
         found = [names.lookup(name)[0] for name in COUNTRIES]
         examples = [
             LinkingExample("made", text.format(match.name), frozenset({match.mid}), (relation,))
@@ -62,7 +61,7 @@ def test_questions_that_do_not_name_their_topic_teach_nothing(demo_store: Path) 
     example = LinkingExample("made", "who is it?", frozenset({"m.0nobody"}), ())
     with (
         closing(open_graph(demo_store)) as graph,
-        closing(open_names(graph)) as names,
+        closing(graph.names()) as names,
         pytest.raises(InputError, match="only 0 questions contain a name of their topic"),
     ):
         train_linking_model([example], graph, names)

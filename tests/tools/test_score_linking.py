@@ -4,7 +4,6 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from kbqa.engine.files import read_rows
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from tools.score.linking import link_by_popularity, main
 
@@ -35,7 +34,7 @@ def test_the_table_counts_what_is_found_first_and_what_is_missed(
 
 def test_the_baseline_takes_the_longest_name(demo_store: Path) -> None:
     graph = open_graph(demo_store)
-    names = open_names(graph)
+    names = graph.names()
     found = link_by_popularity("who is the mayor of new york city in kenya", names)
     assert found[0].name == "New York City"
     assert "Kenya" in [entity.name for entity in found]
@@ -45,7 +44,7 @@ def test_the_baseline_takes_the_longest_name(demo_store: Path) -> None:
 
 def test_a_baseline_finds_nothing_in_function_words(demo_store: Path) -> None:
     graph = open_graph(demo_store)
-    names = open_names(graph)
+    names = graph.names()
     assert link_by_popularity("is it in the", names) == []
     names.close()
     graph.close()

@@ -20,7 +20,6 @@ import pytest
 
 from kbqa.engine.cli import COMMANDS
 from kbqa.engine.running.judge import SHIPPED_JUDGE
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
 
@@ -158,7 +157,7 @@ def watched(tmp_path: Path) -> _Watched:
 def files(demo_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Questions about the demo graph, and paths for them."""
     folder = tmp_path_factory.mktemp("files")
-    with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(demo_store)) as graph, closing(graph.names()) as names:
         mids = {country: names.lookup(country)[0].mid for country in _COUNTRIES}
     rows, paths, beams = [], [], []
     for at, (country, mid) in enumerate(mids.items()):

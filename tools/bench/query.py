@@ -25,8 +25,7 @@ import pyoxigraph
 from kbqa.kb.graph import DEFAULT_LIMIT, Direction, Schema
 from kbqa.kb.layout import StoreLayout, read_manifest
 from kbqa.kb.store import OxigraphStore
-from kbqa.sparql.templates import NAME, TYPE
-from kbqa.sparql.terms import full_iri, iri
+from kbqa.sparql.terms import NAME, TYPE, full_iri, iri
 from tools.bench.measured_run import machine
 from tools.options import FOLDER
 

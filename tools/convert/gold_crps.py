@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 from tqdm import tqdm
 
-from kbqa.engine.answer import MAX_ANSWERS, term_text
+from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.evaluation.breakdowns import rows_by_tier, score_tiers
 from kbqa.engine.evaluation.scores import Scores, normalise_answer, score_best
 from kbqa.engine.files import read_rows
@@ -33,6 +33,7 @@ from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.forms import render_crp
+from kbqa.sparql.terms import term_text
 from tools.options import FILE, STORE
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.files import read_rows
 from kbqa.engine.questions.question_sets import Question, read_question_rows, topic_entities
 from kbqa.kb.graph import Graph
@@ -23,6 +22,7 @@ from kbqa.kb.open import open_graph
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import GraphError, InputError
+from kbqa.sparql.terms import term_text
 from kbqa.training.data.targets import row_query
 from kbqa.training.data.training_set import row_id
 from tools.options import FILE, STORE

@@ -42,10 +42,10 @@ from kbqa.engine.linking.linker import (
 from kbqa.engine.linking.mentions import LinkingModel, Mentions, find_mentions, stem
 from kbqa.engine.questions.question_sets import read_question_rows, topic_entities
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.names import Names
 from kbqa.kb.open import open_graph
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError, KbqaError
-from kbqa.sparql.templates import query_mentions
 from tools.options import FILE, NEW_FILE, STORE
 
 _FOLDS = 4
@@ -325,7 +325,7 @@ def fit_weights(choices: Iterable[ChoiceSet]) -> dict[str, float]:
 def main(files: Sequence[Path], store: Path, output: Path) -> None:
     """Train on the files and write the model."""
     examples = [example for file in files for example in read_linking_examples(file)]
-    with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(store)) as graph, closing(graph.names()) as names:
         model = train_linking_model(examples, graph, names)
     model.save(output)
     used = ", ".join(f"{count} of {name}" for name, count in model.trained_on.items())

@@ -46,7 +46,7 @@ from kbqa.kb.graph import Graph, Schema
 from kbqa.kb.layout import LineCounts, StoreLayout, check_manifest, read_manifest
 from kbqa.kb.loading.checkpoint import Checkpoint, Plan, Position, ReadDump, read_checkpoint
 from kbqa.kb.loading.rules import profile, read_rules
-from kbqa.kb.names.index import NameIndex
+from kbqa.kb.names import NameIndex
 from kbqa.kb.open import open_graph
 from kbqa.kb.store import Statistics
 from kbqa.training.judge.learning import read_judged, read_texts

@@ -37,9 +37,9 @@ from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.training_set import load_examples
 from tools.options import FILE, GOLD_ENTITIES, QUESTIONS, STORE
 from tools.score.shared import (

@@ -31,7 +31,6 @@ from typing import TypeAlias
 import click
 from tqdm import tqdm
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.evaluation import statistics
 from kbqa.engine.evaluation.scores import candidate_f1, match_values, normalise_answer
 from kbqa.engine.methods import Resources
@@ -40,6 +39,7 @@ from kbqa.engine.running.judge import SHIPPED_JUDGE
 from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel, Tried, answer_confidences
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
+from kbqa.sparql.terms import term_text
 from kbqa.training.judge.learning import Judged, fit_confidence, read_judged
 from tools.options import FILE, FOLDER, GOLD_ENTITIES, QUESTIONS, STORE
 from tools.score.best_of import question_groups

@@ -27,8 +27,7 @@ from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.linking.mentions import FUNCTION_WORDS, SHIPPED_MODEL, LinkingModel, tokenise
 from kbqa.engine.questions.question_sets import read_question_rows
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.index import standing
-from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.names import Names, standing
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from tools.fit.linker import LinkingExample, linking_example
@@ -116,7 +115,7 @@ def main(
     """Measure the linker and the baseline on each file and print a table."""
     click.echo("| questions | linker | n | recall@1 | recall@5 | median ms | p95 ms |")
     click.echo("|---|---|---|---|---|---|---|")
-    with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(store)) as graph, closing(graph.names()) as names:
         linker = Linker(graph, names, LinkingModel.load(model_file))
         for file in files:
             examples = read_examples(file, graph, rows)

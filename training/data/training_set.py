@@ -29,9 +29,9 @@ from kbqa.engine.questions.question_sets import Unconverted, read_question_rows
 from kbqa.engine.retrieval.retriever import RelationSuggester
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
+from kbqa.sparql.dialect import query_mentions
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.targets import UNNAMED, NameSource, TargetForm, row_targets, write_target
 from kbqa.training.demo import demo_examples
 

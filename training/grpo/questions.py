@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.linking.ground import name_topics
@@ -35,10 +34,11 @@ from kbqa.engine.writing.generate import Candidate, Request
 from kbqa.engine.writing.grammar import PathWalk
 from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names
+from kbqa.kb.names import Names
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError, InputError, KbqaError
 from kbqa.sparql.forms import read_crp
+from kbqa.sparql.terms import term_text
 from kbqa.training.config import GrpoConfig
 from kbqa.training.data.targets import gold_topics, row_query
 from kbqa.training.data.training_set import Example, ExampleKey, ExampleSet, row_id, source_name

@@ -57,7 +57,6 @@ from kbqa.engine.writing.steering import (
 )
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.kb.commands.options import GraphChoice, print_json, print_note, print_result
-from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import GraphError, TrainingError
 from kbqa.training.card import write_writer_reports
 from kbqa.training.config import GrpoConfig, TrainingConfig
@@ -606,7 +605,7 @@ def train_on_graph(
         check_rollouts(grpo.rollouts, config)  # now, not after minutes of looking up questions
     config = replace(config, crp_format=form)
     data = replace(data, demo_questions=0)  # the demo graph is another graph
-    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+    with closing(graph.open()) as opened, closing(opened.names(graph.timeout_s)) as names:
         gathered = data.load(form, opened)
         # Split before the graph is asked, so that what supervised training held out is held out.
         split = data.split(gathered)

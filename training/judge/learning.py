@@ -47,7 +47,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder, minilm_folder
 from kbqa.engine.evaluation.scores import candidate_f1
@@ -83,6 +82,7 @@ from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.english import path_words
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError, ModelError, TrainingError
 from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.terms import term_text
 from kbqa.training.config import ALL_LAYERS, TrainingConfig
 from kbqa.training.data.training_set import (
     COMPOSED_SOURCE,

@@ -45,9 +45,9 @@ from kbqa.engine.retrieval.retriever import (
 )
 from kbqa.engine.running.evidence import Triple, find_matches
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import write_safely
 from kbqa.kb.option import Option
 from kbqa.kb.schema import GraphSchema
-from kbqa.kb.small_files import write_safely
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.english import relation_words

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.kb.names.search import EndpointNames
+from kbqa.kb.endpoint import EndpointNames
 from kbqa.sparql.errors import QueryTimeout
 
 JAMAICA = "m.03_r3"

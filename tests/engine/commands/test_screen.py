@@ -13,18 +13,12 @@ from kbqa.engine.answer import (
     Answer,
     AnswerEntity,
     EvidenceTriple,
+    Line,
     answer_lines,
     last_lines,
     literal_forms,
 )
-from kbqa.engine.commands.screen import (
-    PAPER,
-    Line,
-    Screen,
-    render_summary,
-    standard_output,
-    waiting,
-)
+from kbqa.engine.commands.screen import PAPER, Screen, render_summary, standard_output, waiting
 from kbqa.engine.evaluation.rows import Row
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.linking.linker import LinkedEntity

@@ -7,7 +7,7 @@ from kbqa.engine.deciding.session import ends_alike, evidence_of, ground
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Neighbourhood, Walk
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.names import Names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
@@ -33,7 +33,7 @@ def around(graph: Graph) -> Neighbourhood:
 
 @pytest.fixture
 def names(graph: Graph) -> Iterator[Names]:
-    opened = open_names(graph)
+    opened = graph.names()
     yield opened
     opened.close()
 

@@ -17,7 +17,7 @@ from kbqa.engine.linking.ground import (
 )
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.names import Names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import (
     AnyOf,
@@ -44,7 +44,7 @@ class Demo:
 
     def __init__(self, store: Path) -> None:
         self.graph = open_graph(store)
-        self.names = open_names(self.graph)
+        self.names = self.graph.names()
 
     def grounder(self, *mentions: str, gold: tuple[Entity, ...] = ()) -> Grounder:
         best = [self.names.lookup(mention, 1)[0] for mention in mentions]
@@ -403,7 +403,7 @@ def graph(demo_store: Path) -> Iterator[Graph]:
 
 @pytest.fixture(scope="module")
 def names(graph: Graph) -> Iterator[Names]:
-    names = open_names(graph)
+    names = graph.names()
     yield names
     names.close()
 

@@ -5,7 +5,7 @@ import pytest
 
 from kbqa.engine.linking.linker import Linker
 from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.names import Names
 from kbqa.kb.open import open_graph
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import QueryTimeout
@@ -16,7 +16,7 @@ class Linking:
 
     def __init__(self, store: Path | None = None, endpoint: str | None = None) -> None:
         self.graph = open_graph(store, endpoint)
-        self.names: Names = open_names(self.graph)
+        self.names: Names = self.graph.names()
         self.linker = Linker(self.graph, self.names)
 
     def close(self) -> None:

@@ -15,8 +15,8 @@ from kbqa.engine.linking.mentions import (
     stem,
     tokenise,
 )
-from kbqa.kb.names.build import NameIndexBuilder
-from kbqa.kb.names.index import NameIndex, NameMatch
+from kbqa.kb.loading.shards import NameIndexBuilder
+from kbqa.kb.names import NameIndex, NameMatch
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.terms import is_mid
 

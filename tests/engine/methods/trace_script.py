@@ -14,7 +14,6 @@ from kbqa.engine.deciding.session import Session, Walkers
 from kbqa.engine.methods.trace import TraceAnswering
 from kbqa.engine.methods.trace_search import TraceSettings
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import open_names
 from kbqa.sparql.crp import Entity
 
 QUESTION = "what {is} it\nthat 'we' ask of Kenya?"
@@ -139,7 +138,7 @@ class AskTrace:
         **settings: Any,
     ) -> Outcome:
         chat = self._scripted_chat(reply_to=reply_to)
-        with closing(open_names(graph)) as names:
+        with closing(graph.names()) as names:
             walkers = Walkers(graph, names, chooser, 30)
             counted = CountedChat(chat) if reply_to is not None else None
             asked = Asked(question, topics, chat=counted, budget=Budget(budget))

@@ -33,7 +33,6 @@ from kbqa.engine.retrieval.retriever import (
     text_columns,
 )
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
@@ -327,7 +326,7 @@ def test_a_relation_is_as_good_as_its_best_triple_and_comes_under_its_better_nam
     [("what is the capital of jamaica?", CAPITAL), ("what money is used in jamaica?", USED)],
 )
 def test_what_the_question_asks_for_comes_first(demo: Graph, question: str, wanted: str) -> None:
-    with closing(open_names(demo)) as names:
+    with closing(demo.names()) as names:
         best = Linker(demo, names).link(question)[0]
     topics = [Entity(best.name, best.mid)]
     first, *others = RelationSuggester(demo, 4).suggest(question, topics)

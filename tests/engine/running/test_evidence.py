@@ -5,7 +5,6 @@ import pytest
 
 from kbqa.engine.running.evidence import PROVEN_ANSWERS, find_evidence
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Order
@@ -76,7 +75,7 @@ def test_only_the_answers_asked_for_are_proven(graph: Graph) -> None:
 
 def test_the_first_of_many_answers_are_proven(demo_store: Path) -> None:
     graph = open_graph(demo_store)
-    names = open_names(graph)
+    names = graph.names()
     crp = Crp(Entity(mid=names.lookup("Kenya")[0].mid), (Hop("location.location.contains"),))
     answers = [str(row[0]) for row in graph.select(compile_crp(crp)).rows]
     triples = find_evidence(graph, crp, answers, 5)

@@ -23,7 +23,6 @@ from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Kind
@@ -57,7 +56,7 @@ def _execute(
     without: Sequence[Kind] = (),
 ) -> Execution:
     candidates = [Candidate(text, -float(rank), 9) for rank, text in enumerate(texts)]
-    with closing(open_names(graph)) as names:
+    with closing(graph.names()) as names:
         runner = Runner(Asked(""), graph, names, timeout_s, without=without)
         return runner.run_first(candidates, order)
 
@@ -161,7 +160,7 @@ def test_a_topic_is_as_likely_as_the_linker_says_unless_it_is_a_class(tmp_path: 
     linked = [
         LinkedEntity(m, "Kenya", "kenya", s) for m, s in (("urn:x:kenya", 0.3), ("m.0k", 0.2))
     ]
-    with open_graph(tmp_path / "store") as graph, closing(open_names(graph)) as names:
+    with open_graph(tmp_path / "store") as graph, closing(graph.names()) as names:
         runner = Runner(Asked("", linked=tuple(linked)), graph, names, 5)
         tried = runner.run([Candidate(text, -1.0, 9) for text in texts])
     assert [each.problem for each in tried] == [None] * 3
@@ -273,7 +272,7 @@ def test_readings_that_cannot_be_run_in_full_are_not_tried(demo_store: Path) -> 
 def test_the_names_of_the_reading_that_counts_are_told(
     demo_store: Path, place: str, level: str, problem: str | None
 ) -> None:
-    with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(demo_store)) as graph, closing(graph.names()) as names:
         [kenya] = names.lookup("Kenya", 1)
         linked = (LinkedEntity(kenya.mid, "Kenya", "kenya", 0.9),)
         text = f"Paris -> location.location.containedby\n?x = {place}"
@@ -306,7 +305,7 @@ def test_a_query_that_takes_too_long_costs_its_beam_only(graph: Graph) -> None:
 
 
 def test_stages_are_timed(graph: Graph) -> None:
-    clock, names = Clock(), open_names(graph)
+    clock, names = Clock(), graph.names()
     Runner(Asked("", clock=clock), graph, names, 5).run_first([Candidate(MONEY, 0.0, 9)])
     names.close()
     assert set(clock.seconds) == {"ground", "reach", "execute"}
@@ -318,7 +317,7 @@ CONFIDENT = ConfidenceModel(0.0, {"level full": 1.0, "share": 1.0, "answers": -1
 
 def _choose(graph: Graph, *pairs: tuple[str, float], relax: bool = True) -> Execution:
     candidates = [Candidate(text, logprob, 9) for text, logprob in pairs]
-    with closing(open_names(graph)) as names:
+    with closing(graph.names()) as names:
         linked = (LinkedEntity("m.03_r3", "Jamaica", "jamaica", 0.8),)
         runner = Runner(Asked("", linked=linked), graph, names, 5)
         return _judged(runner, graph, candidates, CONFIDENT, relax=relax)
@@ -391,7 +390,7 @@ def test_classes_are_relaxed_at_once_where_that_is_asked_for(graph: Graph) -> No
     text = _lines(
         SIBLINGS, NAMED.format("nobody"), NAMED.replace("?n", "?m").format("Jaxon Bieber")
     )
-    with closing(open_names(graph)) as names:
+    with closing(graph.names()) as names:
         levels = {}
         for at_once in (False, True):
             runner = Runner(Asked(""), graph, names, 5, by_class=at_once)
@@ -492,7 +491,7 @@ def tried_all(
     schema: GraphSchema | None = None,
 ) -> Execution:
     candidates = [Candidate(text, -1.0 - at, 9) for at, text in enumerate(texts)]
-    with closing(open_names(graph)) as names:
+    with closing(graph.names()) as names:
         runner = Runner(Asked(""), graph, names, 5, schema=schema)
         if model is not None:
             return _judged(runner, graph, candidates, model, relax=relax)

@@ -33,7 +33,6 @@ from kbqa.engine.writing.transformers import (  # noqa: E402
 )
 from kbqa.kb.deadline import Deadline, keep_to  # noqa: E402
 from kbqa.kb.graph import Graph  # noqa: E402
-from kbqa.kb.names.search import open_names  # noqa: E402
 from kbqa.kb.open import open_graph  # noqa: E402
 from kbqa.sparql.crp import Entity  # noqa: E402
 from kbqa.sparql.errors import DeadlineExceeded, ModelError  # noqa: E402
@@ -73,7 +72,7 @@ def requests(graph: Graph) -> list[Request]:
         ("what is the largest city in Japan?", "Japan"),
         ("how many countries border Germany?", "Germany"),
     ]
-    with closing(open_names(graph)) as names:
+    with closing(graph.names()) as names:
         return [
             Request(question, (Entity(name, names.lookup(name)[0].mid),))
             for question, name in asked

@@ -21,11 +21,10 @@ from kbqa.engine.writing.steering import Decoding
 from kbqa.engine.writing.transformers import TransformersGenerator
 from kbqa.kb.deadline import Deadline, keep_to
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, ModelError
-from kbqa.sparql.forms import parse_routerkgqa
+from kbqa.sparql.routerkgqa_form import parse_routerkgqa
 
 
 @pytest.fixture(scope="session")
@@ -164,7 +163,7 @@ def test_the_name_says_model_and_adapter(generator: TransformersGenerator) -> No
 
 
 def _mid(graph: Graph, name: str) -> str:
-    with closing(open_names(graph)) as names:
+    with closing(graph.names()) as names:
         return names.lookup(name)[0].mid
 
 

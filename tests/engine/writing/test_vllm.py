@@ -45,12 +45,11 @@ from kbqa.engine.writing.vllm import (
     dead_end_token,
 )
 from kbqa.kb.deadline import Deadline, keep_to
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
-from kbqa.sparql.forms import parse_routerkgqa
+from kbqa.sparql.routerkgqa_form import parse_routerkgqa
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 
@@ -367,7 +366,7 @@ class TestWithVllm:
     def test_the_graph_leads_to_the_texts_of_transformers(self, demo_store: Path) -> None:
         from kbqa.engine.writing.transformers import TransformersGenerator
 
-        with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+        with closing(open_graph(demo_store)) as graph, closing(graph.names()) as names:
             linker = Linker(graph, names)
             requests = [
                 Request(question, tuple(Entity(one.name, one.mid) for one in linker.link(question)))

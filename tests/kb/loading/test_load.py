@@ -16,7 +16,7 @@ from kbqa.kb.loading.dump import DumpReader
 from kbqa.kb.loading.job import LoadSettings, cores
 from kbqa.kb.loading.load import MANIFEST, emit_shards, load_freebase
 from kbqa.kb.loading.rules import FilterRules, profile
-from kbqa.kb.names.index import NameIndex
+from kbqa.kb.names import NameIndex
 from kbqa.sparql.errors import DumpError, InputError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS
 from tools.store_content import store_content

@@ -17,7 +17,7 @@ import pytest
 from recorded_progress import RecordedProgress
 
 from kbqa.kb.layout import StoreLayout, read_manifest
-from kbqa.kb.loading import store_writer
+from kbqa.kb.loading import load as loading
 from kbqa.kb.loading.checkpoint import discard, locked
 from kbqa.kb.loading.dump import DumpReader
 from kbqa.kb.loading.job import LoadSettings, LoadStage
@@ -510,7 +510,7 @@ def test_a_writer_that_does_not_end_is_named(
         "import pyoxigraph, sys; s = pyoxigraph.Store(sys.argv[1]); print(flush=True); input()"
     )
     command = [sys.executable, "-c", program, str(graph)]
-    monkeypatch.setattr(store_writer, "_STOP_TIMEOUT_S", 0)
+    monkeypatch.setattr(loading, "_STOP_TIMEOUT_S", 0)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyoxigraph import Store
 
-from kbqa.kb.loading.store_writer import StoreWriter, drop_orphans
+from kbqa.kb.loading.load import StoreWriter, drop_orphans
 from kbqa.sparql.errors import DumpError
 
 

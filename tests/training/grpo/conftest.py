@@ -12,7 +12,6 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.training.config import GrpoConfig, TrainingConfig
 from kbqa.training.data.training_set import Example, Split
@@ -103,7 +102,7 @@ def start_config(start: Path, tiny_base: Path) -> TrainingConfig:
 def small_graph(small_store: Path) -> Iterator[SmallGraph]:
     """The small graph, opened once."""
     with open_graph(small_store) as graph:
-        names = open_names(graph)
+        names = graph.names()
         reward = RewardFunction(graph, names, Linker(graph, names), 10.0, GrpoConfig())
         yield SmallGraph(graph, Decoding("graph", graph), reward)
         names.close()

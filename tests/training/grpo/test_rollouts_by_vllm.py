@@ -24,7 +24,6 @@ from kbqa.engine.writing.ebnf import GRAPH_PROCESSOR
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.server import ServerGenerator
 from kbqa.engine.writing.steering import Decoding
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.training.config import GrpoConfig, TrainingConfig
@@ -113,7 +112,7 @@ def test_vllm_draws_with_the_adapter_in_training(
         lora_targets=tuple(made["target_modules"]),
     )
     check_rollouts(url, config)
-    with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(demo_store)) as graph, closing(graph.names()) as names:
         linker = Linker(graph, names)
         questions = [
             Question(text, text, tuple(Entity(one.name, one.mid) for one in linker.link(text)), ())

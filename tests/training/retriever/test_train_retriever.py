@@ -12,7 +12,6 @@ from kbqa.engine.cli import main
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.retrieval.retriever import Caps, Retriever, extract
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 
@@ -33,7 +32,7 @@ SELECT DISTINCT ?x WHERE {{ FILTER (?x != ns:{mid}) ns:{mid} ns:{relation} ?x . 
 def files(demo_store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A question set of eighteen questions and one that is no question, and a test set of one."""
     rows: list[dict[str, object]] = []
-    with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+    with closing(open_graph(demo_store)) as graph, closing(graph.names()) as names:
         for name in COUNTRIES:
             mid = names.lookup(name)[0].mid
             for text, relation in RELATIONS.items():

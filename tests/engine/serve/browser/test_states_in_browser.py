@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 from watched_page import CAPITAL_PATH, HOSTILE, HUB_EDGES, LARGEST, UNREACHABLE, Writer
 
-from kbqa.kb.small_files import printable
+from kbqa.kb.graph import printable
 from kbqa.sparql.errors import ModelError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbqa.kb.names.build import NameIndexBuilder
-from kbqa.kb.names.index import NameIndex
-from kbqa.kb.names.keys import normalise
+from kbqa.kb.loading.shards import NameIndexBuilder
+from kbqa.kb.names import NameIndex, normalise
 from kbqa.sparql.errors import StoreError
 
 POPULARITY = {
@@ -397,7 +396,7 @@ def test_ctrl_c_while_sqlite_calls_a_function_is_no_error_of_sqlite(
         os.kill(os.getpid(), signal.SIGINT)
         return len(word) > 0
 
-    monkeypatch.setattr("kbqa.kb.names.build.is_spelled", interrupt)
+    monkeypatch.setattr("kbqa.kb.loading.shards.is_spelled", interrupt)
     builder = NameIndexBuilder(tmp_path / "names.sqlite")
     builder.add(names(("m.kenya", 1, "Kenya", False)))
     with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""Find entities by name in the name index, which `kbqa.kb.names.build` writes: one SQLite file.
+"""Find entities by name in the name index, which `kbqa.kb.loading.shards` writes: one SQLite file.
 
     name(key, weight, mid, text, own_name)   entities of a normalised name, best first
     key(id, key, popularity)                 normalised names, the most popular first
@@ -6,7 +6,8 @@
     word(id, word)                           the words that may hold typing errors, by frequency
     word_form                                FTS5: what is left of `word` when letters are deleted
 
-Ids ascend as popularity falls, so that the first rows are the best ones.
+Ids ascend as popularity falls, so that the first rows are the best ones. A name is found by its
+key, which `normalise` makes of it; `read_name` lists other keys that a text may mean.
 
 A typing error is a letter too many, too few or wrong, or two neighbours swapped: the distance of
 optimal string alignment. Two words that differ by one error have a form in common, each with at
@@ -18,7 +19,9 @@ Fraenkel 1982, A hash code method for detecting and correcting spelling errors.
 """
 
 import json
+import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,9 +29,30 @@ from itertools import combinations, product
 from math import isqrt
 from pathlib import Path
 from typing import NamedTuple, Protocol
+from urllib.parse import unquote
 
-from kbqa.kb.names.keys import Readings, normalise, read_name, symbols
-from kbqa.kb.small_files import SqliteFile
+from kbqa.kb.layout import SqliteFile
+
+_FOLDED = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"}
+)
+# Translates an ASCII text: its letters to lower case, its digits to themselves, the rest to blanks.
+_ASCII_WORDS = bytes(c if chr(c).isalnum() else ord(" ") for c in range(128)).lower() + bytes(128)
+
+_PERCENT_ENCODED = re.compile(r"%[0-9a-f]{2}", re.IGNORECASE)
+_APOSTROPHE = re.compile(r" ?['’ʼ`´](?=s\b)|['’ʼ`´]")
+_POSSESSIVE = re.compile(r" ?['’ʼ`´]s?$", re.IGNORECASE)
+_ANY_APOSTROPHE = re.compile(r"['’ʼ`´]")
+_NOT_A_WORD = re.compile(r"[\W_]+")
+_INITIALS = re.compile(r"\b(?:[^\W\d_] )+[^\W\d_]\b")
+_SAINT = re.compile(r"\bst (?=\w)")
+
+_HISSING = ("s", "x", "z", "ch", "sh")
+_VOWELS = "aeiou"
+_SHORTEST_STEM = 3
+
+_MARKS = "#*!@%"
+_SYMBOLS = ("Sm", "Sc", "So")
 
 _ONE_ERROR_FROM = 4
 _TWO_ERRORS_FROM = 8
@@ -56,6 +80,118 @@ _POPULARITY_BITS = 40
 
 POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1  # the entity's popularity in a name's weight
 _OWN = 1 << _POPULARITY_BITS
+
+
+class Readings(NamedTuple):
+    """The keys that a text may mean."""
+
+    key: str
+    shorter: tuple[str, ...]  # without a possessive, or in the singular; the most likely first
+    plural: str | None  # if it may have one
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.key, *self.shorter, *([self.plural] if self.plural else []))
+
+
+def decode_name(name: str) -> str:
+    """Decode a name that was stored percent-encoded; others stay as they are.
+
+    >>> decode_name("Shaquille O%27Neal"), decode_name("100% Wolf")
+    ("Shaquille O'Neal", '100% Wolf')
+    """
+    return unquote(name) if _PERCENT_ENCODED.search(name) else name
+
+
+def normalise(text: str) -> str:
+    """Remove from a name its case, accents, punctuation and leading "the".
+
+    Initials are joined, but not digits; ``&`` is read as "and", ``St.`` before a name as "Saint",
+    and apostrophes are removed. Percent-encoded names are decoded. A name without any letter or
+    digit is kept as it is.
+
+    >>> normalise("The  Schindler's List"), normalise("J. R. R. Tolkien"), normalise("Beyoncé")
+    ('schindlers list', 'jrr tolkien', 'beyonce')
+    """
+    folded = text.casefold()
+    if "%" in folded and _PERCENT_ENCODED.search(folded):
+        folded = unquote(folded).casefold()
+    if not folded.isascii():
+        decomposed = unicodedata.normalize("NFKD", folded).casefold()
+        folded = "".join(c for c in decomposed if not unicodedata.combining(c))
+        folded = folded.translate(_FOLDED)
+    if "&" in folded:
+        folded = folded.replace("&", " and ")
+    is_ascii = folded.isascii()
+    if not is_ascii or "'" in folded or "`" in folded:
+        # Single spaces, because the expression would try each space of a long run.
+        folded = _APOSTROPHE.sub("", " ".join(folded.split()))
+    # Nearly all names are ASCII, and a table of bytes takes a quarter of the expression's time.
+    if is_ascii:
+        parts = folded.encode().translate(_ASCII_WORDS).decode().split()
+    else:
+        parts = _NOT_A_WORD.sub(" ", folded).split()
+    words = " ".join(parts)
+    if 1 in map(len, parts):
+        words = _INITIALS.sub(lambda run: run.group().replace(" ", ""), words)
+    if "st " in words:
+        words = _SAINT.sub("saint ", words)
+    if words := words.removeprefix("the "):
+        return words
+    # An index cannot hold NUL or lone surrogates, which JSON can contain.
+    return " ".join(text.encode(errors="ignore").decode().replace("\0", " ").split())
+
+
+def symbols(text: str) -> str:
+    """Return the symbols of a name, which its key lacks: ``++`` of C++, ``#`` of C#.
+
+    Punctuation is left out, because people write it in several ways.
+    """
+    text = unicodedata.normalize("NFKC", decode_name(text))
+    return "".join(c for c in text if c in _MARKS or unicodedata.category(c) in _SYMBOLS)
+
+
+def read_name(text: str) -> Readings:
+    """Return the keys that a text may mean.
+
+    A possessive is ``'s``, or the lone ``s`` that is left if apostrophes were removed. Singular and
+    plural are those of the last word, by the endings "-s", "-es" and "-ies" without exceptions.
+
+    >>> read_name("Kenya's").shorter, read_name("two galaxies").shorter
+    (('kenya',), ('two galaxy', 'two galaxie'))
+    """
+    key = normalise(text)
+    return Readings(key, _shorter(text, key), _plural(key))
+
+
+def _shorter(text: str, key: str) -> tuple[str, ...]:
+    if _ANY_APOSTROPHE.search(text):
+        bare = normalise(_POSSESSIVE.sub("", " ".join(text.split())))
+        if bare != key:
+            return (bare,) if bare else ()
+    if key.endswith(" s"):
+        return (key[:-2],)
+    if not key.endswith("s") or key.endswith("ss") or len(_last_word(key)) <= _SHORTEST_STEM:
+        return ()
+    if key.endswith("ies"):
+        return (key[:-3] + "y", key[:-1])
+    if key.endswith("es") and key[:-2].endswith(_HISSING):
+        return (key[:-2], key[:-1])
+    return (key[:-1],)
+
+
+def _plural(key: str) -> str | None:
+    last = _last_word(key)
+    if len(last) < _SHORTEST_STEM or not last.isalpha():
+        return None
+    if last.endswith("y") and last[-2] not in _VOWELS:
+        return key[:-1] + "ies"
+    return key + ("es" if last.endswith(_HISSING) else "s")
+
+
+def _last_word(key: str) -> str:
+    return key[key.rfind(" ") + 1 :]
 
 
 def allowed_errors(text: str) -> int:
@@ -183,12 +319,15 @@ class Names(Protocol):
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias is spelled nearly like a text, but not equal."""
+        return []
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias contains all words of a text and more."""
+        return []
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first."""
+        return self.lookup(text, limit)
 
     def match_spans(
         self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
@@ -203,25 +342,17 @@ class Names(Protocol):
         """Free what the names hold; they are not used afterwards."""
 
 
-class NameIndex(Names):
+class NameIndex(SqliteFile, Names):
     """The names and aliases of a store's entities. Any number of threads may use one index."""
 
+    KIND = "name index"
+    PROBE = "SELECT weight, popularity FROM name, key, key_word, word, word_form LIMIT 0"
     is_exact = False
 
-    def __init__(self, file: SqliteFile) -> None:
-        self._file = file
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         # The runs of a question have their words in common.
         self._near_words = lru_cache(_REMEMBERED_WORDS)(self._find_near_words)
-
-    @classmethod
-    def open(cls, path: Path) -> "NameIndex":
-        """Open a name index for reading, or raise `StoreError`."""
-        probe = "SELECT weight, popularity FROM name, key, key_word, word, word_form LIMIT 0"
-        return cls(SqliteFile(path, "name index", probe))
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities with exactly this name or alias, after normalisation.
@@ -309,7 +440,7 @@ class NameIndex(Names):
 
     def _equal(self, key: str, limit: int, score: float = 1.0, marks: str = "") -> list[NameMatch]:
         """Find the entities of a key, those with the symbols `marks` first."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT mid, text, own_name, weight FROM name WHERE key = ? "
             "ORDER BY weight DESC, mid LIMIT ?",
             key,
@@ -355,7 +486,7 @@ class NameIndex(Names):
 
     def _known(self, keys: Iterable[str]) -> list[str]:
         """Return the keys that have a match, that of the best match first."""
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT value AS key, (SELECT weight FROM name WHERE key = value "
             "ORDER BY weight DESC LIMIT 1) AS best FROM json_each(?) "
             "WHERE best IS NOT NULL ORDER BY best DESC, key",
@@ -370,7 +501,7 @@ class NameIndex(Names):
         if not is_spelled(word):
             return {}
         forms = " OR ".join(f'"{form}"' for form in deletion_forms(word, errors))
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT word FROM word WHERE id IN "
             "(SELECT rowid FROM word_form WHERE word_form MATCH ? ORDER BY rowid LIMIT ?) "
             "ORDER BY id",
@@ -389,7 +520,7 @@ class NameIndex(Names):
         # Bounded, as a million names begin with "j": of those that follow in the alphabet, and of
         # the most popular of all. Where a longer beginning is that frequent, its words help.
         bounds = (query, query + "\U0010ffff")
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT * FROM "
             f"(SELECT key, max(weight & {POPULARITY_MASK}) AS popularity FROM name "
             "WHERE key >= ? AND key < ? GROUP BY key LIMIT ?) "
@@ -399,7 +530,7 @@ class NameIndex(Names):
             _CANDIDATES,
         )
         if len(query) < _SHORT:
-            rows += self._file.rows(
+            rows += self._rows(
                 "SELECT key, popularity FROM (SELECT * FROM key ORDER BY id LIMIT ?) "
                 "WHERE key >= ? AND key < ? LIMIT ?",
                 _PREFIX_ROWS,
@@ -411,7 +542,7 @@ class NameIndex(Names):
     def _holding(self, query: str) -> dict[str, int]:
         """Find keys that hold all words of a query, in any order, with their popularity."""
         words = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in query.split())
-        rows = self._file.rows(
+        rows = self._rows(
             "SELECT key, popularity FROM key WHERE id IN "
             "(SELECT rowid FROM key_word WHERE key_word MATCH ? ORDER BY rowid LIMIT ?)",
             words,

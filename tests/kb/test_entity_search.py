@@ -8,7 +8,6 @@ import pytest
 
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Table
-from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import EndpointError
 from kbqa.sparql.terms import FREEBASE_NS as NS
@@ -33,7 +32,7 @@ def test_a_store_and_an_endpoint_find_the_same(
     is_alias: bool,
 ) -> None:
     for graph in (open_graph(store=small_store), open_graph(endpoint=small_endpoint)):
-        first = open_names(graph).search(text)[0]
+        first = graph.names().search(text)[0]
         assert (first.name, first.matched, first.is_alias) == (name, matched, is_alias)
         assert first.score == 1
         # Of a node's own triples and those that lead to it.
@@ -44,7 +43,7 @@ def test_a_store_and_an_endpoint_find_the_same(
 def test_spans_of_a_question(small_store: Path, small_endpoint: str) -> None:
     tokens = ["what", "is", "jaxon", "bieber's", "gender", "in", "Jamaica"]
     for graph in (open_graph(store=small_store), open_graph(endpoint=small_endpoint)):
-        names = open_names(graph)
+        names = graph.names()
         spans = names.match_spans(tokens)
         assert [(span.start, span.end, span.matches[0].name) for span in spans] == [
             (2, 4, "Jaxon Bieber"),
@@ -58,7 +57,7 @@ def test_spans_of_a_question(small_store: Path, small_endpoint: str) -> None:
 def test_virtuoso_finds_names_with_and_without_a_language(virtuoso_endpoint: str) -> None:
     graph = open_graph(endpoint=virtuoso_endpoint)
     tokens = ["justin", "bieber", "and", "jaxon", "bieber", "of", "Jamaica"]
-    spans = open_names(graph).match_spans(tokens)
+    spans = graph.names().match_spans(tokens)
     found = [(span.matches[0].mid, span.matches[0].popularity) for span in spans]
     assert found == [("m.06w2sn5", 7), ("m.0gxnnwq", 3), ("m.03_r3", 10)]
     graph.close()
@@ -72,7 +71,7 @@ def test_a_name_of_many_at_an_endpoint(tmp_path: Path) -> None:
     store.load("\n".join(lines), pyoxigraph.RdfFormat.N_TRIPLES)
     store.flush()
     with oxigraph_server(tmp_path / "many") as url, closing(open_graph(endpoint=url)) as graph:
-        matches = open_names(graph).lookup("pilot", limit=20)
+        matches = graph.names().lookup("pilot", limit=20)
     assert len(matches) == 20
     found = [(match.mid, match.popularity) for match in matches]
     assert found[:3] == [("m.p77", 4), ("m.p5", 2), ("m.p0", 1)]
@@ -93,7 +92,7 @@ def _serve_names(directory: Path, bearers: Mapping[str, int]) -> AbstractContext
 
 def test_a_name_of_thousands_hides_no_other_at_an_endpoint(tmp_path: Path) -> None:
     with _serve_names(tmp_path / "graph", {"Pilot": 2500, "Zorro": 1}) as url:
-        spans = open_names(open_graph(endpoint=url)).match_spans(["pilot", "and", "Zorro"])
+        spans = open_graph(endpoint=url).names().match_spans(["pilot", "and", "Zorro"])
     assert [(span.start, len(span.matches)) for span in spans] == [(0, 10), (2, 1)]
 
 
@@ -110,7 +109,7 @@ def test_a_question_of_many_common_names_is_counted_in_few_queries(
 
     monkeypatch.setattr(SparqlEndpoint, "select", note)
     with _serve_names(tmp_path / "graph", dict.fromkeys(names, 120)) as url:
-        spans = open_names(open_graph(endpoint=url)).match_spans(names, limit=30)
+        spans = open_graph(endpoint=url).names().match_spans(names, limit=30)
     found = [len(span.matches) for span in spans]
     assert (len(found), min(found), sum(found)) == (30, 16, 500)
     assert len([query for query in asked if "COUNT" in query]) == 25
@@ -118,7 +117,7 @@ def test_a_question_of_many_common_names_is_counted_in_few_queries(
 
 def test_a_question_in_capitals_finds_names_at_an_endpoint(small_endpoint: str) -> None:
     tokens = ["WHAT", "IS", "JAXON", "BIEBER'S", "GENDER", "IN", "JAMAICA"]
-    spans = open_names(open_graph(endpoint=small_endpoint)).match_spans(tokens)
+    spans = open_graph(endpoint=small_endpoint).names().match_spans(tokens)
     assert [(span.start, span.end, span.matches[0].name) for span in spans] == [
         (2, 4, "Jaxon Bieber"),
         (6, 7, "Jamaica"),
@@ -127,15 +126,15 @@ def test_a_question_in_capitals_finds_names_at_an_endpoint(small_endpoint: str) 
 
 def test_nobody_of_that_name(small_store: Path, small_endpoint: str) -> None:
     for graph in (open_graph(store=small_store), open_graph(endpoint=small_endpoint)):
-        assert open_names(graph).search("Zanzibar") == []
-        assert open_names(graph).search('"} UNION { ?mid ?relation ?matched } #') == []
+        assert graph.names().search("Zanzibar") == []
+        assert graph.names().search('"} UNION { ?mid ?relation ?matched } #') == []
         graph.close()
 
 
 def test_an_endpoint_that_is_down_is_not_an_empty_result() -> None:
     graph = open_graph(endpoint="http://127.0.0.1:9/sparql")
     with pytest.raises(EndpointError):
-        open_names(graph).search("Kenya")
+        graph.names().search("Kenya")
 
 
 def test_names_that_differ_in_symbols_are_told_apart(tmp_path: Path) -> None:
@@ -147,6 +146,6 @@ def test_names_that_differ_in_symbols_are_told_apart(tmp_path: Path) -> None:
     store.load("\n".join(lines), pyoxigraph.RdfFormat.N_TRIPLES)
     store.flush()
     with oxigraph_server(tmp_path / "graph") as url, closing(open_graph(endpoint=url)) as graph:
-        names = open_names(graph)
+        names = graph.names()
         assert [match.name for match in names.lookup("C++", 3)] == ["C++", "C", "C"]
         assert [match.name for match in names.lookup("Yahoo!")] == ["Yahoo"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.kb.names.keys import normalise, read_name
+from kbqa.kb.names import normalise, read_name
 
 
 @pytest.mark.parametrize(

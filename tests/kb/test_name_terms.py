@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from kbqa.kb.names.search import name_terms
+from kbqa.kb.graph import name_terms
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import LiteralTerm
 

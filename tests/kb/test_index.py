@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from kbqa.kb.names.index import (
+from kbqa.kb.names import (
     allowed_errors,
     deletion_forms,
     is_spelled,

@@ -1,19 +1,10 @@
 import json
 import multiprocessing
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kbqa.kb.small_files import (
-    html_line,
-    html_name,
-    json_text,
-    one_line,
-    printable,
-    prompt_line,
-    write_safely,
-)
+from kbqa.kb.layout import write_safely
 
 
 def _write_often(path: Path, text: str) -> None:
@@ -44,21 +35,3 @@ def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path: Pa
         write_safely(path, "\ud800")
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("write", "text", "written"),
-    [
-        (printable, "Esc\x1b[2J\u202e\tand\r\nC1\x9b", "Esc�[2J�\tand\nC1�"),
-        (one_line, "two\n lines\x00", "two lines�"),
-        (json_text, "é\x9b\u202e", '"é\\u009b\\u202e"'),
-        (prompt_line, "two\r\n lines\x00\u202e", "two lines"),
-        (prompt_line, "x" * 1_000_000, "x" * 199 + "…"),
-        (html_line, '<img src="x">', "&lt;img src=&quot;x&quot;&gt;"),
-        (html_name, "Nairobi", "<bdi>Nairobi</bdi>"),
-    ],
-)
-def test_a_text_of_the_graph_is_safe_to_show(
-    write: Callable[[str], str], text: str, written: str
-) -> None:
-    assert write(text) == written

@@ -1,1 +1,0 @@
-"""The index of names, and the search for entities by name."""
