@@ -1,4 +1,4 @@
-import os
+import _thread
 import signal
 import sqlite3
 import threading
@@ -390,12 +390,14 @@ def test_short_beginnings_find_the_popular_first_among_many(tmp_path: Path) -> N
 
 
 def test_ctrl_c_while_sqlite_calls_a_function_is_no_error_of_sqlite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     def interrupt(word: str) -> bool:
-        os.kill(os.getpid(), signal.SIGINT)
+        _thread.interrupt_main()  # as a signal, and a process that has no handler outlives it
         return len(word) > 0
 
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
     monkeypatch.setattr("kbqa.kb.loading.shards.is_spelled", interrupt)
     builder = NameIndexBuilder(tmp_path / "names.sqlite")
     builder.add(names(("m.kenya", 1, "Kenya", False)))
