@@ -72,12 +72,12 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 198,
-    "product lines": 56_480,
-    "lines of docstrings, per cent": 13.7,
-    "product files with one importer": 32,
+    "product files": 166,
+    "product lines": 53_650,
+    "lines of docstrings, per cent": 13.2,
+    "product files with one importer": 19,
     "most files that name a kind of constraint": 8,
-    "tools lines": 8_940,
+    "tools lines": 8_920,
 }
 """How large the house may be: lower a limit when its figure falls."""
 
