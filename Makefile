@@ -26,7 +26,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # Each process on a core of its own: more threads would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile \
-	--max-worker-restart 0
+	--no-loadscope-reorder --max-worker-restart 0
 LOCKED := $(INSTALL) --no-deps --require-hashes --requirement
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --excludes deploy/locked/left-out.txt \

@@ -386,14 +386,15 @@ def test_without_answers_there_is_no_result_and_the_break_is_told(graph: Graph) 
     assert execution.tried[0].confidence == 0.0
 
 
-def test_classes_are_relaxed_at_once_where_that_is_asked_for(graph: Graph) -> None:
+def test_classes_are_relaxed_at_once_only_where_that_is_asked_for(graph: Graph) -> None:
     text = _lines(
         SIBLINGS, NAMED.format("nobody"), NAMED.replace("?n", "?m").format("Jaxon Bieber")
     )
     with closing(graph.names()) as names:
         levels = {}
         for at_once in (False, True):
-            runner = Runner(Asked(""), graph, names, 5, by_class=at_once)
+            chosen = {"by_class": True} if at_once else {}
+            runner = Runner(Asked(""), graph, names, 5, **chosen)
             [tried] = runner.run([Candidate(text, -1.0, 9)])
             assert tried.relaxation is not None
             levels[at_once] = (len(tried.relaxation.dropped), len(tried.terms))
