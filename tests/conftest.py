@@ -31,6 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tests that import OpenVINO themselves do not report to its makers either.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files, so that two processes end together."""
     items.sort(key=lambda item: "training" not in item.path.parts)

@@ -13,8 +13,8 @@ from tools.make.question_trace import holds
 
 VISITED = 50
 STOPS = 20
-"""Upper limits. A capability that needs more files raises them where it is added, by three files and
-one stop at most."""
+"""Upper limits. A capability that needs more files raises them where it is added: by three files
+and one stop, at most."""
 
 
 def test_a_question_passes_no_more_files_than_before() -> None:
