@@ -35,8 +35,7 @@ from kbqa.kb.open import cache_directory
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpConversionError, InputError, QuerySyntaxError
-from kbqa.sparql.forms import render_crp
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp, render_crp
 from kbqa.sparql.terms import is_mid
 
 logger = logging.getLogger(__name__)

@@ -28,9 +28,8 @@ from kbqa.kb.graph import Graph, Table, name_terms
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.english import describe_crp, describe_dropped
 from kbqa.sparql.errors import CrpSyntaxError, GraphError, ModelError
-from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.relax import Relaxation, leaves
-from kbqa.sparql.routerkgqa_form import render_routerkgqa
 from kbqa.sparql.terms import Term, is_mid, term_text
 
 Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed", "unfit"]

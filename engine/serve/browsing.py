@@ -18,8 +18,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp, CrpReading
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
-from kbqa.sparql.forms import read_crp, render_crp
-from kbqa.sparql.routerkgqa_form import render_routerkgqa
+from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed
 
 MAX_OFFSET = 10_000

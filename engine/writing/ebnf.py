@@ -23,7 +23,7 @@ from kbqa.engine.writing.grammar import ANSWER, INNER, MAX_HOPS, MAX_LIMIT, is_s
 from kbqa.engine.writing.steering import CONSTRAINED_FORMS, Decoding
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
-from kbqa.sparql.routerkgqa_form import relation_text
+from kbqa.sparql.forms import relation_text
 
 GRAPH_PROCESSOR = "kbqa.engine.writing.vllm_steering:GraphProcessor"
 

@@ -456,8 +456,7 @@ def written_record(text: str) -> dict[str, str | None]:
 
     That is None if it cannot express the text. An unreadable text is under ``routerkgqa``.
     """
-    from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp
-    from kbqa.sparql.routerkgqa_form import render_routerkgqa
+    from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
 
     try:
         crp = read_crp(text).crp

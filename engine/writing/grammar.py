@@ -19,7 +19,7 @@ from kbqa.engine.graph_walk import PathEnds
 from kbqa.kb.graph import Graph
 from kbqa.kb.names import decode_name
 from kbqa.sparql.crp import Entity, Hop
-from kbqa.sparql.routerkgqa_form import relation_id, relation_text
+from kbqa.sparql.forms import relation_id, relation_text
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
 
 MAX_HOPS = 6  # of a main path; the published ones have five at most

@@ -33,7 +33,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.schema import list_relations
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import CrpSyntaxError, ModelError
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa
 
 CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
 

@@ -14,7 +14,7 @@ from kbqa.sparql.compile import (
 )
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp
 from kbqa.sparql.terms import FREEBASE_NS
 
 # China trades with Japan (to), Kenya (from) and both ways with Laos; wars and presidents.

@@ -30,7 +30,7 @@ from kbqa.sparql.crp import (
     nested_constraints,
 )
 from kbqa.sparql.errors import InputError, UnlinkedName
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp
 from kbqa.sparql.terms import LiteralTerm, is_well_formed, quote
 from kbqa.sparql.values import is_date
 

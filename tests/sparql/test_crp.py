@@ -22,8 +22,7 @@ from kbqa.sparql.crp import (
     TextEquals,
     Way,
 )
-from kbqa.sparql.forms import render_crp
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp, render_crp
 from kbqa.sparql.terms import LiteralTerm
 
 HOP = (Hop("a.b"),)

@@ -7,8 +7,7 @@ import pytest
 
 from kbqa.kb.graph import Graph
 from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.forms import render_crp
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp, render_crp
 from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm
 from tools.convert.fidelity import ENGINES, open_engines
 from tools.graph_servers import VIRTUOSO_IS_MISSING

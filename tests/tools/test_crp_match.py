@@ -3,8 +3,7 @@ from crp_match import CrpMatch, match_crps
 from hypothesis import given
 from strategies import crps
 
-from kbqa.sparql.own_reader import parse_crp
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa
+from kbqa.sparql.forms import parse_crp, parse_routerkgqa
 
 GOLD = """Main Path:
  Kenya -[a , b]-> ?y

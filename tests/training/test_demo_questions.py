@@ -14,7 +14,7 @@ from kbqa.kb.layout import StoreLayout
 from kbqa.kb.names import NameIndex
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.crp import AnyOf, Crp, Entity, IsNotEntity
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa, render_extended
+from kbqa.sparql.forms import parse_routerkgqa, render_extended
 from kbqa.training.data.training_set import ASKED, DEMO_SOURCE, Example, load_examples
 from kbqa.training.demo import DemoExample, DemoFacts, _with_slip, demo_examples, read_intents
 

@@ -15,10 +15,15 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.dialect import check_read_only, repair_query
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import KbqaError
-from kbqa.sparql.forms import read_crp, render_crp
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import (
+    parse_crp,
+    parse_routerkgqa,
+    read_crp,
+    render_crp,
+    render_extended,
+    render_routerkgqa,
+)
 from kbqa.sparql.relax import relaxations
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa, render_extended, render_routerkgqa
 from tools.fuzz.mutation import HOSTILE, mutated_text
 from tools.fuzz.seeds import (
     FORMULAS,

@@ -18,8 +18,7 @@ from kbqa.engine.questions.question_sets import Unconverted, convert_queries, to
 from kbqa.sparql.convert.from_sparql import sparql_from_s_expression
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.errors import CrpSyntaxError, InputError
-from kbqa.sparql.forms import render_crp
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa, render_extended, render_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import is_mid
 
 TargetForm: TypeAlias = Literal["routerkgqa", "extended", "compact"]

@@ -33,8 +33,7 @@ from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import EndpointDown, GraphError
-from kbqa.sparql.forms import read_crp, render_crp
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp, read_crp, render_crp
 
 QUESTION = "which currency is used in Kenya?"
 CAPITAL = "Kenya -> location.country.capital"

@@ -32,8 +32,7 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import ModelError
-from kbqa.sparql.forms import render_crp
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp, render_crp
 
 QUESTION = "which currency is used in Kenya?"
 CURRENCY = (Hop("location.country.currency_used"),)

@@ -21,7 +21,7 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Table
 from kbqa.sparql.crp import Constraint, Hop, Order
 from kbqa.sparql.errors import ModelError
-from kbqa.sparql.own_reader import parse_crp
+from kbqa.sparql.forms import parse_crp
 from kbqa.sparql.relax import Level, Relaxation
 
 CRP = parse_crp("Kenya -> a.b").crp

@@ -31,7 +31,7 @@ from kbqa.kb.open import open_graph
 from kbqa.kb.schema import list_relations
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.routerkgqa_form import (
+from kbqa.sparql.forms import (
     parse_routerkgqa,
     relation_id,
     render_extended,

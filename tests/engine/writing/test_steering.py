@@ -15,7 +15,7 @@ from kbqa.engine.writing.steering import _PIECES, Decoding, Pieces, SteeredText
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa
 
 LEVELS = get_args(DecodingLevel)
 JAMAICA = Entity("Jamaica", "m.03_r3")

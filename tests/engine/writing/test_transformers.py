@@ -24,7 +24,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, ModelError
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa
 
 
 @pytest.fixture(scope="session")

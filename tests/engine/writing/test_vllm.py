@@ -49,7 +49,7 @@ from kbqa.kb.open import open_graph
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 

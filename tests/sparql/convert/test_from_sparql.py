@@ -33,8 +33,7 @@ from kbqa.sparql.crp import (
     Way,
 )
 from kbqa.sparql.errors import CrpConversionError, KbqaError, QuerySyntaxError
-from kbqa.sparql.forms import read_crp
-from kbqa.sparql.routerkgqa_form import parse_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa, read_crp
 from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm
 
 LANGUAGE = "FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en'))"

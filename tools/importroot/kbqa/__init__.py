@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from kbqa.sparql.crp import CrpReading as CrpReading
     from kbqa.sparql.english import describe_crp as describe_crp
     from kbqa.sparql.errors import KbqaError as KbqaError
-    from kbqa.sparql.own_reader import parse_crp as parse_crp
-    from kbqa.sparql.routerkgqa_form import parse_routerkgqa as parse_routerkgqa
+    from kbqa.sparql.forms import parse_crp as parse_crp
+    from kbqa.sparql.forms import parse_routerkgqa as parse_routerkgqa
     from kbqa.sparql.forms import read_crp as read_crp
     from kbqa.sparql.forms import render_crp as render_crp
-    from kbqa.sparql.routerkgqa_form import render_routerkgqa as render_routerkgqa
+    from kbqa.sparql.forms import render_routerkgqa as render_routerkgqa
     from kbqa.sparql.relax import relaxations as relaxations
 
 with open(__file__, encoding="utf-8") as _source:  # noqa: PTH123 (pathlib takes longer to import)
