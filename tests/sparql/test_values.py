@@ -117,6 +117,7 @@ def test_comparisons_are_short_enough_to_read() -> None:
 def test_a_code_is_compared_by_its_letters() -> None:
     assert comparison("?v", "=", LiteralTerm("012")) == 'STR(?v) = "012"'
     assert comparison("?v", "!=", LiteralTerm("012")) == 'COALESCE(!(STR(?v) = "012"), true)'
+    assert "(STR(?v)) < 012" in comparison("?v", "<", LiteralTerm("012"))
 
 
 def test_values_block() -> None:
