@@ -25,7 +25,6 @@ from typing import (
 from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.asked import ChooserName, Method
 from kbqa.engine.chat.model import ChatModel
-from kbqa.engine.files import FORMER_METHODS
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Generator, NoPaths
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.errors import InputError
@@ -288,6 +287,8 @@ def _written(default: object) -> str:
 
 def find_method(name: str) -> MethodMaker:
     """Return how a method is made, from its module; raise an `InputError` if there is none."""
+    from kbqa.engine.files import FORMER_METHODS
+
     if name in FORMER_METHODS:
         logger.warning("the method %s is now called %s", name, FORMER_METHODS[name])
         name = FORMER_METHODS[name]
