@@ -323,7 +323,7 @@ class _Layer:
         self._norm = _norm(weights, f"{name}.output.LayerNorm")
 
     def __call__(self, x: "Floats", hidden: "Floats", gelu: Gelu) -> "Floats":
-        """Compute x, shape (texts, tokens, width), anew; `hidden` masks the padding."""
+        """Return the layer's values, shape (texts, tokens, width) as x; `hidden` masks padding."""
         import numpy as np
 
         texts, tokens, width = x.shape

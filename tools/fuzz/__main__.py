@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def _print(outcome: Outcome) -> bool:
-    """Print what became of the inputs of a target, and return whether there are defects."""
+    """Print the results of a target; return whether there are defects."""
     counts = f"{outcome.tried:9,} inputs, {len(outcome.defects)} defects"
     print(f"{outcome.target:12}{counts}", flush=True)
     for place, how in outcome.defects.items():

@@ -36,7 +36,7 @@ class Wrong(Exception):
 
 @dataclass
 class Outcome:
-    """What became of the inputs of one target."""
+    """How many inputs of a target were tried, and the defects that they showed."""
 
     target: str
     tried: int = 0
