@@ -154,7 +154,8 @@ def _leaves(command: click.Command) -> Iterator[click.Command]:
 def _meant(name: str, known: Sequence[str], prefix: str = "") -> str:
     """Return a question about the name that was probably meant, or nothing."""
     rest = [each.removeprefix(prefix) for each in known]  # what all share makes none alike
-    close = difflib.get_close_matches(name.removeprefix(prefix), rest, 1)
+    ends = [each for each in rest if name.endswith(f"_{each}")]  # as KBQA_ASK_STORE for KBQA_STORE
+    close = ends or difflib.get_close_matches(name.removeprefix(prefix), rest, 1)
     return f"; did you mean {prefix}{close[0]}?" if close else ""
 
 
@@ -403,17 +404,17 @@ def _name_variables(command: click.Command, prefix: str) -> None:
     "kbqa",
     cls=_LazyGroup,
     context_settings={
-        "auto_envvar_prefix": "KBQA",
         "help_option_names": ["-h", "--help"],
         "show_default": True,
     },
 )
 @click.version_option(package_name="kbqa", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--debug", is_flag=True, envvar="KBQA_DEBUG", help="Show the traceback of an error.")
 @click.option(
     "-v",
     "--verbose",
     count=True,
+    envvar="KBQA_VERBOSE",
     show_default=False,
     help="Log to stderr; twice for queries and prompts.",
 )

@@ -31,7 +31,7 @@ class Option:
     below: float | None = None
     repeatable: bool = False
     path: Literal["file", "folder", "input file", "input folder"] | None = None  # None for any
-    envvar: str | None = None  # besides the one that is named after command and option
+    envvar: str | None = None  # instead of the one that is named after command and option
     type: "click.ParamType[Any] | None" = None  # None for that of the field
 
     def __iter__(self) -> "Iterator[BaseMetadata]":

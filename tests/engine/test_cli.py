@@ -339,10 +339,12 @@ def test_each_option_is_a_variable_by_its_long_name(
 
 
 def test_a_variable_that_nothing_reads_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("KBQA_STOER", "KBQA_SPARQL_FROMAT", "KBQA_ASK_DEADLINE", "KBQA_TIMEOUT"):
+    unread = ("KBQA_STOER", "KBQA_SPARQL_FROMAT", "KBQA_SPARQL_STORE")
+    for name in (*unread, "KBQA_ASK_DEADLINE", "KBQA_TIMEOUT"):
         monkeypatch.setenv(name, "9")
     assert _run("sparql", "ASK {}").stderr.splitlines() == [
         "Warning: nothing reads KBQA_SPARQL_FROMAT; did you mean KBQA_SPARQL_FORMAT?",
+        "Warning: nothing reads KBQA_SPARQL_STORE; did you mean KBQA_STORE?",
         "Warning: nothing reads KBQA_STOER; did you mean KBQA_STORE?",
     ]
 
