@@ -1,10 +1,12 @@
 """A tiny random model to train, and a few examples that it can learn."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
+from kbqa.training import demo
 from kbqa.training.data.training_set import Example
 
 COUNTRIES = ("Kenya", "Peru", "Chile", "Ghana", "Nepal", "Oman")
@@ -29,6 +31,17 @@ def examples() -> tuple[Example, ...]:
         for country in COUNTRIES
         for number, (question, relation) in enumerate(QUESTIONS)
     )
+
+
+@pytest.fixture(scope="module")
+def few_intents() -> Iterator[None]:
+    """Of demo questions, those of one intent in eleven: to write all takes two minutes."""
+    intents = dict(islice(demo.read_intents().items(), 0, None, 11))
+    demo._all_examples.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "read_intents", lambda: intents)
+        yield
+    demo._all_examples.cache_clear()
 
 
 @pytest.fixture(scope="module")

@@ -195,7 +195,8 @@ def test_a_model_is_trained_with_suggestions_writes_with_them_and_learns_by_rewa
 ) -> None:
     first, rewarded, beams = tmp_path / "first", tmp_path / "rewarded", tmp_path / "beams.jsonl"
     data = ["--data", str(asked_file), "--store", str(small_store), "--valid-size", "0"]
-    train = ["train-crp", *data, "--base", str(tiny_base), "--demo-questions", "20"]
+    data += ["--demo-questions", "0"]
+    train = ["train-crp", *data, "--base", str(tiny_base)]
     suggest = ["--suggested-relations", "3", "--epochs", "1", "--output", str(first)]
     result = CliRunner().invoke(main, [*train, *suggest])
     assert result.exit_code == 0, result.stderr

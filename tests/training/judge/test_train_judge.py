@@ -134,6 +134,7 @@ def test_an_asker_is_added_resumed_and_kept(files: Path, demo_store: Path) -> No
         assert first.read_bytes() == second.read_bytes()
 
 
+@pytest.mark.usefixtures("few_intents")
 def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:
     held_out = ("--held-out", str(files / "beams-1.jsonl"))
     result = _train(files, demo_store, *held_out, "--demo-questions", "5", "--json")
