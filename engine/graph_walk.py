@@ -422,13 +422,17 @@ class Frontiers:
         """Find the entities at a path's end, at most `MAX_NODES`, sorted."""
         return self._ends.nodes(path.starts, path.hops)
 
+    def ends(self, path: RelationPath) -> Sequence[Term]:
+        """Find what a path leads to, also literals, at most `MAX_NODES`, sorted."""
+        return self._ends.terms(path.starts, path.hops)
+
     def exists(self, path: RelationPath) -> bool:
         """Return whether a path leads to anything."""
-        return bool(self._ends.terms(path.starts, path.hops))
+        return bool(self.ends(path))
 
     def has_answer(self, path: RelationPath) -> bool:
         """Return whether a path leads to anything but its topic."""
-        return any(end != path.topic.mid for end in self._ends.terms(path.starts, path.hops))
+        return any(end != path.topic.mid for end in self.ends(path))
 
     def hops(self, path: RelationPath) -> Sequence[Hop]:
         """List the hops that continue a path, without bookkeeping relations and the way back."""

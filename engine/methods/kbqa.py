@@ -9,9 +9,10 @@
 4. A judge reads the candidates with their answers, chooses among them, and says how sure it is:
    ours (`kbqa.engine.running.judge`). A path that exists may still be the wrong one, which the
    paper names as its limitation.
-5. Where no written path exists, a general model repairs, as in the paper
-   (`kbqa.engine.running.repair`). With ``route=confidence`` it also repairs what the judge is not
-   sure of, which is ours. A repair that answers takes the place of the judge's choice.
+5. Where the judge is not sure, a general model repairs, if there is one: it chooses a path as in
+   the paper (`kbqa.engine.running.repair`), which the judge reads beside the others. The paper
+   repairs where the written path does not exist; here the graph constrains the writing, so that
+   nearly all exist.
 
 `kbqa.engine.methods.routerkgqa` is the paper alone.
 
@@ -23,7 +24,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.asked import Asked
@@ -31,16 +32,17 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
-from kbqa.engine.running.evidence import Stage, path_answer
+from kbqa.engine.running.evidence import path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.repair import (
+    OF_REPAIR,
+    GuidedRepairer,
     PathSettings,
     Repair,
     Repairer,
     check_unused,
     make_repairer,
-    run_repair,
 )
 from kbqa.engine.running.run import Runner
 from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel, Execution, Tried
@@ -56,8 +58,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Route = Literal["reachability", "confidence"]
-
 CALLS_A_REPAIR = 2.5
 """On average: a blueprint, and a choice for each of one or two steps."""
 
@@ -70,16 +70,12 @@ SEARCHED_LIMIT_S = 5.0
 class KbqaSettings(PathSettings):
     """How kbqa answers; each setting says its meaning."""
 
-    route: Annotated[
-        Route,
-        "What is repaired: questions without any path that exists, or also those whose answers "
-        "are unsure, by --unsure-below.",
-    ] = "reachability"
     general_calls: Annotated[
-        float,
-        "Calls of the general model a question, on average, that route=confidence may take: it "
-        "repairs the least sure, and a run stops repairing when they are spent.",
-    ] = 0.15
+        float | None,
+        "Calls of the general model a question that a run may take on average: it repairs the "
+        "least sure answers, until they are spent. By default all that --unsure-below calls "
+        "unsure.",
+    ] = None
     judge: Annotated[
         str | None,
         "What reads the candidates and chooses among them, also among paths that a search of the "
@@ -105,7 +101,7 @@ class KbqaSettings(PathSettings):
 
     def __post_init__(self) -> None:
         PathSettings.__post_init__(self)
-        if not 0 <= self.general_calls < math.inf:
+        if self.general_calls is not None and not 0 <= self.general_calls < math.inf:
             raise InputError(f"general_calls is {self.general_calls}: use 0 or more")
         if self.judge not in (None, "confidence") and self.confidence is not None:
             raise InputError("judge chooses: leave out confidence")
@@ -147,14 +143,10 @@ class Kbqa:
         self._resources, self._settings, self._generator = resources, settings, generator
         self._judge, self._pool, self._suggester = judge, pool, suggester
         self._repairer, self._schema = repairer, GraphSchema(resources.graph)
-        self.general_calls, self._repair_below = None, 0.0
-        if repairer is not None and settings.route == "confidence":
-            self._repair_below = resources.unsure_below
-            # The least sure are repaired, as many as the calls will do for.
-            if repairer.by == "llm":
-                self.general_calls = settings.general_calls
-                least = judge.model.threshold(self.general_calls / CALLS_A_REPAIR)
-                self._repair_below = min(self._repair_below, least)
+        self.general_calls, self._repair_below = settings.general_calls, resources.unsure_below
+        if self.general_calls is not None:  # The least sure, as many as the calls will do for.
+            least = judge.model.threshold(self.general_calls / CALLS_A_REPAIR)
+            self._repair_below = min(self._repair_below, least)
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
@@ -163,11 +155,10 @@ class Kbqa:
             searched = None if self._pool is None else self._pool.settings()
             judge = {"judge": {"reader": self._judge.revision, "search": searched}}
         if self._repairer is not None:
-            calls, route = self.general_calls, self._settings.route
+            calls = self.general_calls
             repair = {
                 **({} if calls is None else {"general_calls": calls}),
-                "route": route,
-                "threshold": self._repair_below if route == "confidence" else None,
+                "threshold": self._repair_below,
                 **self._repairer.settings(),
             }
         suggested = 0 if self._suggester is None else self._generator.suggested_relations
@@ -202,17 +193,21 @@ class Kbqa:
         tried = run(asked.written_by(self))  # 1 and 2
         if self._pool is not None:
             tried += runner.check(run_searched(asked, tried, self._pool, runner))  # 3
+        execution = runner.explain(self._judged(asked, tried))  # 4
+        repair = self._repair(asked, execution)  # 5
+        if repair is not None and repair.candidate is not None:
+            repaired = run([repair.candidate])
+            # It was not written for the question: no or 0 would only say that it does not fit.
+            tried += [each for each in repaired if each.terms and each.boolean is not False]
+            execution = runner.explain(self._judged(asked, tried))
+        return path_answer(asked, execution, repair, graph=graph, names=names, timeout_s=timeout_s)
+
+    def _judged(self, asked: Asked, tried: Sequence[Tried]) -> Execution:
+        """Have the judge choose among candidates."""
         if self._judge.reads:
             with asked.clock.stage("read"):
-                tried = self._judge.read(asked.question, tried, graph)
-        execution = runner.explain(self._judge.choose(tried))  # 4
-        stage: Stage = "specialised"
-        repair = self._repair(asked, execution)  # 5
-        if repair is not None and (repaired := run_repair(repair, run)) is not None:
-            execution, stage = execution.with_answer(repaired), "general"
-        return path_answer(
-            asked, execution, stage, repair, graph=graph, names=names, timeout_s=timeout_s
-        )
+                tried = self._judge.read(asked.question, tried, self._resources.graph)
+        return self._judge.choose(tried)
 
     def _request(self, asked: Asked) -> Request:
         """Return what is written for: question, topics and, if the graph finds them, relations."""
@@ -233,15 +228,13 @@ class Kbqa:
         return replace(request, relations=suggested)
 
     def _repair(self, asked: Asked, execution: Execution) -> Repair | None:
-        """Look for another path if none that was written exists, or the judge is not sure."""
-        reason = execution.why_unreachable
-        if reason is None:
-            best = execution.answering
-            confidence = 0.0 if best is None else best.confidence or 0.0
-            if confidence < self._repair_below:
-                reason = f"a confidence of {confidence:.2f} is below {self._repair_below:.2f}"
-        if self._repairer is None or reason is None:
+        """Look for another path if the judge is not sure."""
+        best = execution.answering
+        confidence = 0.0 if best is None else best.confidence or 0.0
+        if self._repairer is None or confidence >= self._repair_below:
             return None
+        unsure = f"a confidence of {confidence:.2f} is below {self._repair_below:.2f}"
+        reason = execution.why_unreachable or unsure
         if self.general_calls is not None and asked.calls_left is not None:
             asked.budget.narrow(asked.calls_left())  # Waits until the run knows them.
         with asked.clock.stage("repair"):
@@ -273,10 +266,12 @@ def _is_whole(tried: Tried) -> bool:
 
 def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
     """Make the method ready to answer: first what is quick to check, the small model last."""
-    graph, chat, asking = resources.graph, resources.chat, LinkingModel.load()
-    repairer = make_repairer(settings, graph, chat, resources.chosen_chooser, asking=asking)
+    graph, chat = resources.graph, resources.chat
+    repairer = make_repairer(settings, graph, chat, resources.chosen_chooser, GuidedRepairer)
+    if repairer is not None and repairer.by != "llm" and settings.general_calls is not None:
+        raise InputError("general_calls is about a general model: add --llm URL")
     if repairer is None:  # The search of a judge uses the embedder, too.
-        unused = ("route", "general_calls", "stop", "width")
+        unused = ("general_calls", *OF_REPAIR)
         check_unused(settings, unused if settings.judge_folder else (*unused, "embedder"))
     judge, missing = load_judge(settings, resources)
     pool = make_pool(settings, resources) if judge.reads else None

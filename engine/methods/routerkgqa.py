@@ -1,41 +1,40 @@
-"""RouterKGQA: a small model writes paths, the graph runs them, a general model repairs.
+"""RouterKGQA: a small model writes a path, a general model repairs it, the graph runs it.
 
-1. A small language model, tuned on the training questions, writes constraint-aware reasoning paths
-   (§3.2; `kbqa.engine.writing`).
-2. Their names are grounded, and the graph is asked whether their main paths exist. If none does, a
-   general model finds another: it breaks the question into steps, and chooses among paths that the
-   graph has (§3.3, equations 4 to 11; `kbqa.engine.running.repair`, `search` and `graph_walk`). It
-   gets the constraints of the written path (`carry_constraints` in `kbqa.engine.running.pool`).
-3. The path is run with all of its constraints, as SPARQL (equations 1 to 3; `kbqa.sparql.compile`).
-   If nothing satisfies them, it is relaxed step by step (§3.4; `kbqa.sparql.relax`).
+1. A small language model, tuned on the training questions, writes constraint-aware reasoning paths,
+   the best first (§3.2; `kbqa.engine.writing`). Names are grounded.
+2. The graph is asked whether the main path of the best one exists. If not, a general model finds
+   another: it breaks the question into steps, and chooses among paths that the graph has (§3.3,
+   equations 4 to 11; `Repairer` in `kbqa.engine.running.repair`). The new path gets the constraints
+   of the old one (`carry_constraints` in `kbqa.engine.running.pool`), and goes first.
+3. The paths are run with all of their constraints, as SPARQL, until one answers (equations 1 to 3;
+   `kbqa.sparql.compile`). If nothing satisfies the constraints of any, they are relaxed class by
+   class: strings, numbers, entities (§3.4; `kbqa.sparql.relax`).
 
-The `Runner` does the second half of 3 for written paths together with the first half of 2, because
-it stops at the first path that answers. The paper writes one path; here several may be written, and
-repair is for questions of which none exists. Without a general model nothing is repaired, unless
-``repair=embedder`` says so. docs/methods.md lists what else differs from the paper.
-
-`kbqa.engine.methods.kbqa`, the default method, adds a search of the graph and a judge.
+Each setting is the paper's by default. That worse paths run if the best does not answer is in the
+paper's code alone. Without a general model nothing is repaired, unless ``repair=embedder`` says so.
+docs/papers.md lists what differs. `kbqa.engine.methods.kbqa`, the default method, is ours.
 
 Source: RouterKGQA §3, Figure 1.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.methods import MethodMaker, Resources
-from kbqa.engine.running.evidence import Stage, path_answer
+from kbqa.engine.running.evidence import path_answer
 from kbqa.engine.running.repair import (
+    OF_REPAIR,
     PathSettings,
     Repairer,
     check_unused,
     make_repairer,
-    run_repair,
 )
 from kbqa.engine.running.run import Runner, TrustOrder
+from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 
 
@@ -43,11 +42,21 @@ from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress
 class RouterKgqaSettings(PathSettings):
     """How RouterKGQA answers; each setting says its meaning."""
 
+    route: Annotated[
+        Literal["first", "all"],
+        "What is repaired: questions whose best written path does not exist, as in the paper, or "
+        "those of which none exists.",
+    ] = "first"
     order: Annotated[
         TrustOrder,
         "Which written path answers: the first that answers in full, as in the paper's code, or "
         "the first that answers at all.",
     ] = "full-first"
+    relax: Annotated[
+        Literal["class", "constraint"],
+        "Whether all strings are dropped at once, then all numbers, then entities, as in the "
+        "paper, or as few constraints as possible.",
+    ] = "class"
 
 
 class RouterKgqa:
@@ -78,7 +87,9 @@ class RouterKgqa:
         settings, repairer = self._settings, self._repairer
         return {
             "write": not isinstance(self._generator, NoPaths),
+            "route": settings.route,
             "order": settings.order,
+            "relax": settings.relax,
             "without": sorted(settings.without),
             "repair": None if repairer is None else repairer.settings(),
         }
@@ -96,34 +107,41 @@ class RouterKgqa:
         """Answer a question; see `Method.answer`."""
         resources, settings = self._resources, self._settings
         graph, names, timeout_s = resources.graph, resources.names, resources.timeout_s
-        runner = Runner(asked, graph, names, timeout_s, without=settings.without)
+        runner = Runner(
+            asked,
+            graph,
+            names,
+            timeout_s,
+            without=settings.without,
+            by_class=settings.relax == "class",
+        )
 
-        # The small model writes paths. Writing is a decision, too, even under a budget of one.
+        # 1. The small model writes paths. This is a decision, too, even under a budget of one.
         if settings.write:
             asked.budget.take_last()
         written = asked.written_by(self)
 
-        # Each that exists is run, relaxed if need be, until one answers.
-        execution = runner.run_first(written, settings.order)
-        stage: Stage = "specialised"
+        # 2. If the best does not exist, a general model looks for another in the graph.
+        repair, candidates, tested = None, list(written), list[Tried]()
+        if self._repairer is not None:
+            best = written[:1] if settings.route == "first" else written
+            tested = runner.run(best, relax=False)
+            if reason := (failed := Execution(tuple(tested))).why_unreachable:
+                with asked.clock.stage("repair"):
+                    repair = self._repairer.repair(asked, reason, failed)
+        if repair is not None and repair.candidate is not None:
+            candidates.insert(0, repair.candidate)
 
-        # If none exists, a general model looks for another in the graph, which is run in its place.
-        repair = None
-        if self._repairer is not None and (reason := execution.why_unreachable):
-            with asked.clock.stage("repair"):
-                repair = self._repairer.repair(asked, reason, execution)
-        if repair is not None and (repaired := run_repair(repair, runner.run)) is not None:
-            execution, stage = execution.with_answer(repaired), "general"
-        return path_answer(
-            asked, execution, stage, repair, graph=graph, names=names, timeout_s=timeout_s
-        )
+        # 3. Paths are run, and relaxed if need be, until one answers.
+        execution = runner.run_first(candidates, settings.order).beside(tested)
+        return path_answer(asked, execution, repair, graph=graph, names=names, timeout_s=timeout_s)
 
 
 def _make(resources: Resources, settings: RouterKgqaSettings) -> RouterKgqa:
     """Make the method ready to answer: first what is quick to check, the small model last."""
     repairer = make_repairer(settings, resources.graph, resources.chat, resources.chosen_chooser)
     if repairer is None:
-        check_unused(settings, ("stop", "width", "embedder"))
+        check_unused(settings, ("route", *OF_REPAIR, "embedder"))
     generator = resources.generator if settings.write else NoPaths()
     return RouterKgqa(resources, settings, generator, repairer)
 

@@ -5,7 +5,7 @@ The triples are the way from the topic to the answer, and what the constraints d
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Trace, WhyNot
 from kbqa.engine.asked import Asked
@@ -31,20 +31,14 @@ PROVEN_ANSWERS = 10
 _MAX_ROWS = 200
 
 
-Stage = Literal["specialised", "general"]
-"""What found the path that answers: the small model, or repair (RouterKGQA's stages 1 and 2)."""
-
-
 @dataclass(frozen=True, slots=True)
 class PathTrace:
     """How the candidates of a question fared, and which of them answers."""
 
     tried: tuple[Tried, ...]
-    """The candidates that were looked at, best first; a repaired path is the last."""
+    """The candidates that were looked at."""
     best: int | None
     """Index of the one that answers; None if none does."""
-    stage: Stage | None = None
-    """What found it; None if none answers."""
     repair: Repair | None = None
     """The repair, whatever it found; None if none was needed."""
     calls: int | None = None
@@ -54,6 +48,10 @@ class PathTrace:
     def answering(self) -> Tried | None:
         """The candidate that answers."""
         return None if self.best is None else self.tried[self.best]
+
+    @property
+    def _written(self) -> list[Tried]:
+        return [each for each in self.tried if not each.candidate.is_searched]
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
@@ -66,8 +64,7 @@ class PathTrace:
         }
 
     def _candidates(self) -> Iterator[dict[str, Any]]:
-        for at, each in enumerate(self.tried):
-            yield each.to_dict("repair" if self.stage == "general" and at == self.best else None)
+        return (each.to_dict() for each in self.tried)
 
     def describe(self) -> list[str]:
         """Return the path that answers in English, or how far each candidate came."""
@@ -81,13 +78,10 @@ class PathTrace:
         assert tried.relaxation is not None
         yield from describe_found(tried, "Of what the model wrote")
         level, repair = tried.relaxation.level, self.repair
-        if self.stage != "general" or repair is None:
-            assert self.best is not None
-            found = (
-                "Found by searching the graph, beside what the model wrote"
-                if tried.candidate.is_searched
-                else f"From path {self.best + 1} of the model"
-            )
+        if not tried.candidate.is_repaired or repair is None:
+            found = "Found by searching the graph, beside what the model wrote"
+            if not tried.candidate.is_searched:
+                found = f"From path {self._written.index(tried) + 1} of the model"
             yield f"{found}, relaxation: {level}."
             return
         yield f"Found by searching the graph, because {repair.reason}. Relaxation: {level}."
@@ -97,8 +91,7 @@ class PathTrace:
 
     def _failures(self) -> Iterator[str]:
         yield "Paths that the model wrote:"
-        written = [each for each in self.tried if not each.candidate.is_searched]
-        for number, tried in enumerate(written, 1):
+        for number, tried in enumerate(self._written, 1):
             lines = filter(None, map(str.strip, tried.candidate.text.splitlines()))
             first = next((line for line in lines if line.lower() != "main path:"), "")
             problem = f" ({tried.problem})" if tried.problem else ""
@@ -108,7 +101,6 @@ class PathTrace:
 def path_answer(
     asked: Asked,
     execution: Execution,
-    stage: Stage,
     repair: Repair | None,
     *,
     graph: Graph,
@@ -120,7 +112,6 @@ def path_answer(
     Args:
         asked: The question.
         execution: Its candidates.
-        stage: What found the one that answers.
         repair: The repair, if there was one.
         graph: Proves the answer.
         names: Of the graph.
@@ -131,10 +122,12 @@ def path_answer(
     """
     calls = None if asked.budget.limit is None else asked.budget.spent
     if (found := execution.answering) is None:
-        trace = PathTrace(execution.tried, None, None, repair, calls)
+        trace = PathTrace(execution.tried, None, repair, calls)
         return no_answer(asked, trace, _why_not(asked, execution.tried, names))
     execution = with_names(graph, execution)
-    trace = PathTrace(execution.tried, execution.best, stage, repair, calls)
+    trace = PathTrace(execution.tried, execution.best, repair, calls)
+    # RouterKGQA's stages: the small model or, in stage 2, the general one.
+    stage = "general" if found.candidate.is_repaired else "specialised"
     return prove_answer(asked, graph, found, trace, stage, timeout_s)
 
 

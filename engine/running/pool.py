@@ -40,7 +40,7 @@ from kbqa.engine.questions.words import VALUE_KINDS, Bound, Kind, Measure, find_
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,
-    PathSearch,
+    GuidedSearch,
     ScoredPath,
     SearchWidths,
     search_topics,
@@ -125,7 +125,7 @@ class PathPool:
         guide = Guide(words, (words,), self._asking.asked_relations(stems(words)), HOP_COST)
         graph, schema = self._graph, self._schema
         frontiers = Frontiers(graph, schema)
-        search = PathSearch(frontiers, schema, self._embedder, guide, self._widths)
+        search = GuidedSearch(frontiers, schema, self._embedder, guide, self._widths)
         known = {self._meaning(crp) for crp in written}
         found: list[Candidate] = []
 
@@ -155,7 +155,7 @@ class PathPool:
         return render_crp(crp)
 
 
-def _searched(search: PathSearch, topics: Sequence[Entity]) -> list[ScoredPath]:
+def _searched(search: GuidedSearch, topics: Sequence[Entity]) -> list[ScoredPath]:
     """Find the paths most similar to the question, best first."""
     beam, found = [RelationPath(topic) for topic in topics], list[ScoredPath]()
     for _ in range(_DEPTH):
@@ -309,7 +309,7 @@ _MEDIATORS = 4
 """Hops to mediators that are followed for values behind them."""
 
 
-def measure(words: str, crp: Crp, search: PathSearch) -> Iterator[Crp]:
+def measure(words: str, crp: Crp, search: GuidedSearch) -> Iterator[Crp]:
     """Yield a path with each measure of a question, by the relations most like the question.
 
     Args:
@@ -330,7 +330,7 @@ def measure(words: str, crp: Crp, search: PathSearch) -> Iterator[Crp]:
 
 
 def _ways_to_values(
-    words: str, path: RelationPath, measure: Measure, search: PathSearch
+    words: str, path: RelationPath, measure: Measure, search: GuidedSearch
 ) -> Iterator[tuple[int, tuple[Hop, ...]]]:
     """Yield where a path has ways to values, and which, those most like the question first.
 
@@ -348,7 +348,7 @@ def _ways_to_values(
 
 
 def _ways_from(
-    words: str, path: RelationPath, measure: Measure, search: PathSearch
+    words: str, path: RelationPath, measure: Measure, search: GuidedSearch
 ) -> Iterator[tuple[Hop, ...]]:
     """Yield the ways from a path's end to values that can be measured so."""
     frontiers, schema = search.frontiers, search.schema

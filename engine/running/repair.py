@@ -1,9 +1,8 @@
 """Find a path for a question whose written paths will not do: blueprint, then beam search.
 
-The graph proposes and the chooser decides, so every path that is considered exists. The depth
-bounds the search; shorter paths stay in the choice, because the small model's depth is often wrong
-when its path is. There is at most one call for the blueprint and one for each step of the search,
-and one more for each step if the model itself judges how far to go.
+The graph proposes and the chooser decides, so every path that is considered exists. There is at
+most one call for the blueprint and one for each step of the search, and one more for each step if
+the model itself judges how far to go. `Repairer` is the paper's, `GuidedRepairer` is ours.
 
 A general model chooses among paths, or chance, or the order by similarity stays. That order is
 free and offline: the baseline that a general model must beat. If a reply names no path, the order
@@ -13,8 +12,9 @@ Source: RouterKGQA §3.3 and appendix A.2; the words of the prompts are ours.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from kbqa.engine.asked import Asked, ChooserName
@@ -23,23 +23,24 @@ from kbqa.engine.deciding.choosing import Choice, Chooser, make_chooser
 from kbqa.engine.deciding.reading import Picked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
-from kbqa.engine.linking.linker import stems
+from kbqa.engine.linking.linker import MAX_STARTS, stems
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.running.pool import carry_constraints
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,
+    GuidedSearch,
     PathSearch,
     ScoredPath,
     SearchWidths,
     search_topics,
     without_mentions,
 )
-from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.running.tried import Execution
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Graph, prompt_line
+from kbqa.kb.graph import Graph, name_terms, prompt_line
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.crp import Crp, Kind
+from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.english import describe_dropped
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import render_crp
@@ -53,6 +54,9 @@ MAX_DEPTH = 4
 Only a handful of the benchmarks' gold paths have more."""
 
 _UNKNOWN_DEPTH = 2
+
+_SHOWN_ENDS, _LOOKED_AT = 3, 10
+"""Names behind a path that a general model is shown, and nodes whose names are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class PathSettings:
         "How deep a repair searches: as deep as the small model's path, as the blueprint has "
         "steps, or until the general model judges that it is enough.",
     ] = "model"
+    relations: Annotated[
+        int, "Relations that each path of a repair is extended by, for each step of the blueprint."
+    ] = 4
+    candidates: Annotated[int, "Paths that each step of a repair offers for choice."] = 10
     width: Annotated[int, "Paths that each step of a repair starts from."] = 3
     embedder: Annotated[str | None, "Embedder instead of the packaged all-MiniLM-L6-v2."] = None
     seed: Annotated[int, "Seed of --chooser random."] = 42
@@ -81,8 +89,9 @@ class PathSettings:
     ] = ()
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InputError(f"width is {self.width}: use 1 or more")
+        for name in ("relations", "candidates", "width"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +120,14 @@ class Repair:
     is_cut_short: bool = False
     """The call budget was spent before the search was over."""
 
+    @property
+    def candidate(self) -> Candidate | None:
+        """The path that was found, as a candidate; None if there is none, or it is no new one."""
+        if self.crp is None or self.is_known:
+            return None
+        text = render_crp(self.crp)
+        return Candidate(text, logprob=0.0, tokens=1, rank=self.chosen, is_repaired=True)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
         return {
@@ -130,7 +147,10 @@ class Repair:
 
 
 class Repairer:
-    """Repairs the paths of any number of questions. Any number of threads may use one.
+    """Repairs paths as the paper does. Any number of threads and questions may use one.
+
+    The search starts from one topic, that of the written path. After as many hops as it may take,
+    one of the paths that it has reached is chosen.
 
     Args:
         graph: The graph.
@@ -141,7 +161,6 @@ class Repairer:
         stop: What decides how deep to search: the small model's path, the number of the
             blueprint's steps, or the general model after each step.
         widths: How much each step keeps.
-        asking: Knows which relations words ask for; None to use the embedder alone.
         seed: Of chance.
 
     Raises:
@@ -149,6 +168,9 @@ class Repairer:
 
     Source: RouterKGQA §3.3, "Path selection" and "Stopping criterion", and Table 3.
     """
+
+    _starts = 1
+    _keeps_shorter = False
 
     def __init__(
         self,
@@ -159,10 +181,9 @@ class Repairer:
         model: ChatModel | None = None,
         stop: Stop = "model",
         widths: SearchWidths | None = None,
-        asking: LinkingModel | None = None,
         seed: int = 42,
     ) -> None:
-        self._graph, self._embedder, self._asking = graph, embedder, asking
+        self._graph, self._embedder = graph, embedder
         self.by, self._model, self._stop, self._seed = by, model, stop, seed
         self._widths, self._schema = widths or SearchWidths(), GraphSchema(graph)
 
@@ -183,7 +204,7 @@ class Repairer:
         the search ends, and the last call chooses among what it has found.
 
         Args:
-            asked: The question. Paths start from its given entities, or else from linked ones.
+            asked: The question. Without a written path, its given or linked entities are topics.
             reason: Why it needs repair.
             execution: Its written paths. The constraints of the one that answers, or else of the
                 best, are carried over, and its depth decides how deep to search. One that answers
@@ -203,24 +224,23 @@ class Repairer:
             # It may be the right one after all, and then its own constraints belong to it.
             readings.insert(0, answering.crp)
             known = [path for path in [relation_path(answering.crp)] if path is not None]
-        topics = search_topics(asked, readings)
+        topics = search_topics(asked, readings)[: self._starts]
         if not topics:
             return None
         failed = readings[0] if readings else None
-        chooser = _Chooser(asked, self.by, self._seed)
+        frontiers = Frontiers(self._graph, self._schema)
+        chooser = _Chooser(asked, self.by, self._seed, frontiers)
         blueprint = chooser.plan()
         depth = _depth(self._stop, failed, blueprint)
-        frontiers = Frontiers(self._graph, self._schema)
-        words = without_mentions(asked, topics)
-        relations = {} if self._asking is None else self._asking.asked_relations(stems(words))
-        guide = Guide(words, (*blueprint, words), relations, HOP_COST)
-        search = PathSearch(frontiers, self._schema, self._embedder, guide, self._widths)
+        search = self._search(asked, topics, blueprint, frontiers)
 
         beam = [RelationPath(topic) for topic in topics]
         found: list[ScoredPath] = []
         for step in range(1, depth + 1):
             longer = search.extend(beam)
-            found += longer
+            if not longer:
+                break
+            found = [*found, *longer] if self._keeps_shorter else longer
             unfinished = search.best(each for each in longer if len(each.path.hops) < depth)
             if not unfinished:
                 break
@@ -228,7 +248,7 @@ class Repairer:
             if len(beam) > self._widths.beam:
                 if not asked.budget.take():
                     break
-                beam = chooser.choose(step, blueprint, beam, self._widths.beam)
+                beam = chooser.choose(step, beam, self._widths.beam)
             if self._stop == "judge":
                 if not asked.budget.take():
                     break
@@ -240,7 +260,7 @@ class Repairer:
         paths = [each.path for each in candidates]
         chosen, crp, lost = None, None, list[str]()
         if len(paths) == 1 or (len(paths) > 1 and asked.budget.take_last()):
-            [best] = paths if len(paths) == 1 else chooser.choose(depth + 1, blueprint, paths, 1)
+            [best] = paths if len(paths) == 1 else chooser.choose(depth + 1, paths, 1)
             chosen, crp = paths.index(best), Crp(best.topic, best.hops)
             if failed is not None and best in known:
                 crp = failed
@@ -260,14 +280,45 @@ class Repairer:
             is_cut_short=asked.budget.is_exhausted,
         )
 
+    def _search(
+        self, asked: Asked, topics: Sequence[Entity], blueprint: Sequence[str], at: Frontiers
+    ) -> PathSearch:
+        """Return the search for paths from some topics."""
+        question, widths = asked.question, self._widths
+        steps = blueprint or (question,)
+        return PathSearch(at, self._schema, self._embedder, question, steps, widths)
+
+
+class GuidedRepairer(Repairer):
+    """Repairs paths with what else is known of questions.
+
+    The search starts from up to two topics, and is a `GuidedSearch`, to whose blueprint the
+    question itself belongs. Shorter paths stay in the choice: the depth of the written path is
+    often wrong where the path is.
+    """
+
+    _starts = MAX_STARTS
+    _keeps_shorter = True
+
+    @cached_property
+    def _asking(self) -> LinkingModel:
+        return LinkingModel.load()
+
+    def _search(
+        self, asked: Asked, topics: Sequence[Entity], blueprint: Sequence[str], at: Frontiers
+    ) -> PathSearch:
+        words = without_mentions(asked, topics)
+        relations = self._asking.asked_relations(stems(words))
+        guide = Guide(words, (*blueprint, words), relations, HOP_COST)
+        return GuidedSearch(at, self._schema, self._embedder, guide, self._widths)
+
 
 def make_repairer(
     settings: PathSettings,
     graph: Graph,
     chat: ChatModel | None,
     chooser: ChooserName | None,
-    *,
-    asking: LinkingModel | None = None,
+    kind: type[Repairer] = Repairer,
 ) -> Repairer | None:
     """Return what repairs by these settings; None if nothing does.
 
@@ -276,7 +327,7 @@ def make_repairer(
         graph: The graph.
         chat: The general model, if there is one.
         chooser: What `--chooser` says, if it is given.
-        asking: Knows which relations words ask for; None to use the embedder alone.
+        kind: How it searches.
 
     Raises:
         InputError: Settings contradict each other, or would do nothing.
@@ -286,14 +337,13 @@ def make_repairer(
     by = _repaired_by(settings, chat, chooser)
     if by == "off":
         return None
-    return Repairer(
+    return kind(
         graph,
         Embedder.load(settings.embedder),
         by,
         model=chat if by == "llm" else None,
         stop=settings.stop,
-        widths=SearchWidths(beam=settings.width),
-        asking=asking,
+        widths=SearchWidths(settings.relations, settings.candidates, settings.width),
         seed=settings.seed,
     )
 
@@ -319,6 +369,10 @@ def _repaired_by(
     return by
 
 
+OF_REPAIR = ("stop", "relations", "candidates", "width")
+"""Settings that are about repair alone."""
+
+
 def check_unused(settings: PathSettings, names: Iterable[str]) -> None:
     """Refuse settings of repair that were changed although nothing is repaired."""
     defaults = type(settings)()
@@ -328,17 +382,6 @@ def check_unused(settings: PathSettings, names: Iterable[str]) -> None:
                 f"{name} is about repair, and nothing is repaired: "
                 "add --set repair=embedder or --llm URL"
             )
-
-
-def run_repair(repair: Repair, run: Callable[[Sequence[Candidate]], list[Tried]]) -> Tried | None:
-    """Run the path that a repair found; None if it is no new one, or does not answer.
-
-    It was not written for the question, so no or 0 would only say that it does not fit.
-    """
-    if repair.crp is None or repair.is_known:
-        return None
-    [tried] = run([Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)])
-    return tried if tried.terms and tried.boolean is not False else None
 
 
 def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
@@ -353,8 +396,8 @@ def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
 class _Chooser:
     """Makes the decisions of one repair."""
 
-    def __init__(self, asked: Asked, by: ChooserName, seed: int) -> None:
-        self._asked, self._question = asked, asked.question
+    def __init__(self, asked: Asked, by: ChooserName, seed: int, frontiers: Frontiers) -> None:
+        self._asked, self._question, self._frontiers = asked, asked.question, frontiers
         self._chat = asked.chat if by == "llm" else None
         self._choose: Chooser | None = None  # The order by similarity stays.
         if by == "random" or self._chat is not None:
@@ -366,21 +409,22 @@ class _Chooser:
             return ()
         return read_blueprint(self._chat.complete(blueprint_prompt(self._question)).text)
 
-    def choose(
-        self, step: int, blueprint: Sequence[str], paths: Sequence[RelationPath], wanted: int
-    ) -> list[RelationPath]:
+    def choose(self, step: int, paths: Sequence[RelationPath], wanted: int) -> list[RelationPath]:
         """Choose the best of more paths than `wanted`, best first: at least one."""
         if self._choose is None:
             return list(paths[:wanted])
         if self._chat is None:  # What chance draws must not depend on an order.
             paths = sorted(paths, key=written_path)
+        prompt = (
+            [] if self._chat is None else choice_prompt(self._question, self._drawn(paths), wanted)
+        )
         choice = Choice(
             kind="paths",
             hop=step,
             at=" ".join(map(written_path, paths)),
             options=tuple(map(written_path, paths)),
             most=wanted,
-            prompt=tuple(choice_prompt(self._question, blueprint, paths, wanted)),
+            prompt=tuple(prompt),
             read=lambda reply, _: Picked(tuple(read_choice(reply, len(paths), wanted))),
         )
         [decided] = self._choose([choice])
@@ -390,7 +434,19 @@ class _Chooser:
         """Return whether a path already ends at the answers, if a general model can say so."""
         if self._chat is None:
             return False
-        return read_judgement(self._chat.complete(judge_prompt(self._question, paths)).text)
+        return read_judgement(
+            self._chat.complete(judge_prompt(self._question, self._drawn(paths))).text
+        )
+
+    def _drawn(self, paths: Sequence[RelationPath]) -> list[str]:
+        """Write paths, each with names of what it leads to."""
+        ends = [
+            [end for end in self._frontiers.ends(path) if end != path.topic.mid][:_LOOKED_AT]
+            for path in paths
+        ]
+        names = name_terms(self._frontiers.graph, {end for each in ends for end in each})
+        named = [[names[end] for end in each if names[end] != end] for each in ends]  # no mediators
+        return [written_path(path, each) for path, each in zip(paths, named, strict=True)]
 
 
 MAX_STEPS = 5
@@ -419,12 +475,12 @@ Question: {question}
 
 _CHOICE = """\
 A question is to be answered by following relations of the Freebase knowledge graph. Below are \
-paths that exist in the graph. `->` follows a relation forwards, `<-` backwards; the path's last \
-node would be the answer. Conditions such as dates or "largest" are checked later. Choose \
+paths that exist in the graph. `->` follows a relation forwards, `<-` backwards; what the path \
+leads to would be the answer. Conditions such as dates or "largest" are checked later. Choose \
 {how_many}. Reply with the number{plural} alone{order}.
 
 Question: {question}
-{blueprint}
+
 {paths}
 """
 
@@ -461,17 +517,13 @@ def read_blueprint(reply: str) -> tuple[str, ...]:
     return tuple(steps[:MAX_STEPS])
 
 
-def choice_prompt(
-    question: str, steps: Sequence[str], paths: Sequence[RelationPath], wanted: int
-) -> list[Message]:
-    """Ask for the best paths, at most `wanted`; `steps` are the blueprint."""
-    blueprint = "".join(f"Step {number}: {step}\n" for number, step in enumerate(steps, 1))
+def choice_prompt(question: str, paths: Sequence[str], wanted: int) -> list[Message]:
+    """Ask for the best of some written paths, at most `wanted`."""
     prompt = _CHOICE.format(
         how_many="the best path" if wanted == 1 else f"up to {wanted} of them",
         plural="" if wanted == 1 else "s",
         order="" if wanted == 1 else ", the best first, such as: 4, 1",
         question=_line(question),
-        blueprint=blueprint,
         paths=_numbered(paths),
     )
     return [Message("user", prompt)]
@@ -494,7 +546,7 @@ def read_choice(reply: str, count: int, wanted: int) -> list[int]:
     return []
 
 
-def judge_prompt(question: str, paths: Sequence[RelationPath]) -> list[Message]:
+def judge_prompt(question: str, paths: Sequence[str]) -> list[Message]:
     """Ask whether the search has gone far enough."""
     return [Message("user", _JUDGE.format(question=_line(question), paths=_numbered(paths)))]
 
@@ -504,22 +556,27 @@ def read_judgement(reply: str) -> bool:
     return bool(re.match(r"\W*yes\b", reply, re.IGNORECASE))
 
 
-def _numbered(paths: Sequence[RelationPath]) -> str:
-    return "\n".join(f"{number}. {written_path(path)}" for number, path in enumerate(paths, 1))
+def _numbered(paths: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {path}" for number, path in enumerate(paths, 1))
 
 
-def written_path(path: RelationPath) -> str:
-    """Write a path for people and general models.
+def written_path(path: RelationPath, ends: Sequence[str] = ()) -> str:
+    """Write a path for people and general models, with names of what it leads to.
 
     >>> from kbqa.sparql.crp import Entity, Hop
-    >>> written_path(RelationPath(Entity("Kenya", "m.019rg5"), (Hop("a.b"), Hop("c.d", True))))
+    >>> path = RelationPath(Entity("Kenya", "m.019rg5"), (Hop("a.b"), Hop("c.d", True)))
+    >>> written_path(path)
     'Kenya -> a.b -> ? <- c.d <- ?'
+    >>> written_path(path, ["Nairobi", "Mombasa", "Kisumu", "Nakuru"])
+    'Kenya -> a.b -> ? <- c.d <- Nairobi; Mombasa; Kisumu; …'
     """
-    arrows = ("<-" if hop.inverse else "->" for hop in path.hops)
-    hops = (
-        f" {arrow} {hop.relation} {arrow} ?" for arrow, hop in zip(arrows, path.hops, strict=True)
-    )
-    return f"{prompt_line(str(path.topic))}{''.join(hops)}"
+    shown = [*map(prompt_line, ends[:_SHOWN_ENDS]), *(["…"] if len(ends) > _SHOWN_ENDS else [])]
+    nodes = [*["?"] * (len(path.hops) - 1), "; ".join(shown) or "?"]
+    written = prompt_line(str(path.topic))
+    for hop, node in zip(path.hops, nodes, strict=True):
+        arrow = "<-" if hop.inverse else "->"
+        written += f" {arrow} {hop.relation} {arrow} {node}"
+    return written
 
 
 def _line(question: str) -> str:

@@ -129,12 +129,14 @@ class Runner:
         self._without, self._by_class = frozenset(without), by_class
         self._grounder = Grounder(self._graph, names, asked.linked, asked.given)
         self._paths = PathRunner(graph, timeout_s, schema)
+        self._in_full: dict[Candidate, Tried] = {}
 
     def within(self, limit_s: float) -> "Runner":
         """Return a runner of the same question that gives a query no more seconds than this."""
         brief = copy(self)
         brief._timeout_s = min(self._timeout_s, limit_s)
         brief._paths = PathRunner(self._graph, brief._timeout_s, self._schema)
+        brief._in_full = {}
         return brief
 
     def run(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
@@ -188,6 +190,12 @@ class Runner:
         return Execution(tuple(self._with_breaks(execution.tried)))
 
     def _try(self, candidate: Candidate) -> Tried:
+        """Run a candidate in full; each once."""
+        if candidate not in self._in_full:
+            self._in_full[candidate] = self._run_in_full(candidate)
+        return self._in_full[candidate]
+
+    def _run_in_full(self, candidate: Candidate) -> Tried:
         """Ground a candidate and run its reachable readings in full, until one answers."""
         tried = Tried(candidate)
         try:

@@ -1,14 +1,10 @@
-"""Beam search over relation paths, guided by what the question asks and by what the graph holds.
+"""Beam search over relation paths: as the paper does it, and guided by more than similarity.
 
 A step of the search takes each path of the beam and appends the relations that its end has in the
 graph and that are most similar to any step of the blueprint. The paths most similar to the question
-stay. If a relation leads to a mediator, which is no answer and whose relation alone says little,
-the path continues at once to what is behind it. The caller chooses which paths make the next beam.
-
-Departures from the paper: relations are followed in both directions. Of two names for one edge, a
-relation and its reverse, one is kept. A path is compared with the question without its mention of
-the topic, whose name would attract relations of its own, and by the sum of its relations' vectors.
-What the words asked for in training questions counts too (`LinkingModel.asked_relations`).
+stay. The caller chooses which paths make the next beam. `PathSearch` is the paper's, but that
+relations are followed in both directions, and that of two names for one edge, a relation and its
+reverse, one is kept. `GuidedSearch` is ours.
 
 Source: RouterKGQA §3.3, "Beam search over relation paths", equations 5 to 11.
 """
@@ -46,60 +42,47 @@ class SearchWidths:
 
 
 @dataclass(frozen=True, slots=True)
-class Guide:
-    """What paths are compared with."""
-
-    question: str  # without its mention of the topic
-    steps: tuple[str, ...]  # the blueprint, a phrase a step; at least one
-    asked: Mapping[str, float] = field(default_factory=dict)
-    """How likely the question's words ask for a relation, in [0, 1]; 0 if it is absent."""
-    hop_cost: float = 0.0  # similarity alone favours long paths
-
-
-@dataclass(frozen=True, slots=True)
 class ScoredPath:
-    """A path with its score: a cosine with the question, and the weight of its relations."""
+    """A path with its score, which is higher the better it fits the question."""
 
     path: RelationPath
     score: float
 
 
 class PathSearch:
-    """Searches the paths of one question."""
+    """Searches the paths of one question, as the paper does.
+
+    Args:
+        question: What paths are compared with, as texts.
+        steps: What their relations are compared with: the blueprint, a phrase a step; at least one.
+    """
 
     def __init__(
         self,
         frontiers: Frontiers,
         schema: GraphSchema,
         embedder: Embedder,
-        guide: Guide,
+        question: str,
+        steps: Sequence[str],
         widths: SearchWidths,
     ) -> None:
         self.frontiers, self.schema, self._embedder = frontiers, schema, embedder
-        self._guide, self.widths = guide, widths
+        self._question, self._steps, self.widths = question, steps, widths
 
     def extend(self, beam: Sequence[RelationPath]) -> list[ScoredPath]:
         """Take one step of the search: append to each path of the beam what continues it.
 
         Returns:
-            The longer paths, most similar to the question first. Each leads to something in the
-            graph, by one hop more, or by two if the first leads to a mediator.
+            The longer paths, which the graph has, best first.
         """
         longer = [path for each in beam for path in self._expanded(each)]
         return self.score([path for path in longer if self.frontiers.has_answer(path)])
 
     def score(self, paths: Sequence[RelationPath]) -> list[ScoredPath]:
-        """Compare paths with the question and sort them, the most similar first."""
+        """Compare paths with the question and sort them, the best first."""
         if not paths:
             return []
-        texts = [[relation_words(hop.relation) for hop in path.hops] for path in paths]
-        cosines = self._embedder.sum_similarity(self._guide.question, texts)
-        scores = (
-            cosine
-            + max(self._worth(hop) for hop in path.hops)
-            - self._guide.hop_cost * len(path.hops)
-            for path, cosine in zip(paths, cosines, strict=True)
-        )
+        scores = self._scores(paths, [_relation_texts(path) for path in paths])
         return sorted(map(ScoredPath, paths, scores), key=lambda each: -each.score)
 
     def best(
@@ -122,23 +105,24 @@ class PathSearch:
             distinct.setdefault(edges, each)
         return distinct
 
+    def _scores(
+        self, paths: Sequence[RelationPath], texts: Sequence[Sequence[str]]
+    ) -> Sequence[float]:
+        """Compare the linearised relations of each path with the question: equation 11."""
+        return self._embedder.similarity(self._question, [" ".join(each) for each in texts])
+
     def _expanded(self, path: RelationPath) -> Iterator[RelationPath]:
-        for hop in self._select(self.frontiers.hops(path)):
-            longer = path.then(hop)
-            if self.frontiers.ends_at_mediator(longer):
-                for onward in self._select(self.frontiers.hops(longer)):
-                    yield longer.then(onward)
-            else:
-                yield longer
+        """Append each relation that is kept: equation 10."""
+        return map(path.then, self._select(self.frontiers.hops(path)))
 
     def _select(self, hops: Sequence[Hop]) -> list[Hop]:
-        """Keep the hops most like each step of the blueprint: the paper's equation 9."""
+        """Keep the hops most like each step of the blueprint: equation 9."""
         if not hops:
             return []
         edges = self.schema.canonical(hops)
         texts = [relation_words(hop.relation) for hop in hops]
         kept: dict[Hop, None] = {}
-        for step in self._guide.steps:
+        for step in self._steps:
             cosines = self._embedder.similarity(step, texts)
             scores = [c + self._worth(hop) for hop, c in zip(hops, cosines, strict=True)]
             best: dict[Hop, Hop] = {}
@@ -148,9 +132,66 @@ class PathSearch:
         return list(kept)
 
     def _worth(self, hop: Hop) -> float:
+        """Return what a relation counts besides its similarity."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What paths are compared with."""
+
+    question: str  # without its mention of the topic, whose name attracts relations of its own
+    steps: tuple[str, ...]  # the blueprint, a phrase a step; at least one
+    asked: Mapping[str, float] = field(default_factory=dict)
+    """How likely the question's words ask for a relation, in [0, 1]; 0 if it is absent."""
+    hop_cost: float = 0.0  # similarity alone favours long paths
+
+
+class GuidedSearch(PathSearch):
+    """Searches the paths of one question, guided by the graph and by training questions.
+
+    If a relation leads to a mediator, which is no answer and whose relation alone says little, the
+    path goes on at once to what is behind it. A path is compared by the sum of its relations'
+    vectors; what the words asked for in training questions counts too, and a hop has its price.
+    """
+
+    def __init__(
+        self,
+        frontiers: Frontiers,
+        schema: GraphSchema,
+        embedder: Embedder,
+        guide: Guide,
+        widths: SearchWidths,
+    ) -> None:
+        super().__init__(frontiers, schema, embedder, guide.question, guide.steps, widths)
+        self._guide = guide
+
+    def _scores(
+        self, paths: Sequence[RelationPath], texts: Sequence[Sequence[str]]
+    ) -> Sequence[float]:
+        cosines = self._embedder.sum_similarity(self._question, texts)
+        return [
+            cosine
+            + max(self._worth(hop) for hop in path.hops)
+            - self._guide.hop_cost * len(path.hops)
+            for path, cosine in zip(paths, cosines, strict=True)
+        ]
+
+    def _expanded(self, path: RelationPath) -> Iterator[RelationPath]:
+        for longer in super()._expanded(path):
+            if self.frontiers.ends_at_mediator(longer):
+                yield from super()._expanded(longer)
+            else:
+                yield longer
+
+    def _worth(self, hop: Hop) -> float:
         """Return how much a relation counts for what the question asks, from 0 to 0.35."""
         likely = self._guide.asked.get(hop.relation, 0.0)
         return _ASKED_WEIGHT * math.log(1 + likely / _ASKED_FLOOR)
+
+
+def _relation_texts(path: RelationPath) -> list[str]:
+    return [relation_words(hop.relation) for hop in path.hops]
 
 
 _EACH_MENTION = 2

@@ -135,7 +135,7 @@ class Tried:
         return {
             **written_record(self.candidate.text),
             "crp_words": self._words(),
-            "source": source or ("search" if self.candidate.is_searched else "writer"),
+            "source": source or self.candidate.source,
             "logprob": round(self.candidate.logprob, 4),
             "fate": self.fate,
             "problem": self.problem,
@@ -178,9 +178,11 @@ class Execution:
             return "no path that was written could be followed"
         return "no path that was written exists"
 
-    def with_answer(self, tried: Tried) -> "Execution":
-        """Add a candidate, which answers instead."""
-        return Execution((*self.tried, tried), len(self.tried))
+    def beside(self, looked_at: Sequence[Tried]) -> "Execution":
+        """Add candidates that were looked at before; those that are there stay as they are."""
+        here = {each.candidate for each in self.tried}
+        others = (each for each in looked_at if each.candidate not in here)
+        return Execution((*self.tried, *others), self.best)
 
 
 def with_names(graph: Graph, execution: Execution) -> Execution:

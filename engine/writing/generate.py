@@ -71,7 +71,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it, or as a search of the graph found it."""
+    """A CRP as the model wrote it, or as a search of the graph or a repair found it."""
 
     text: str  # may not be a CRP at all
     logprob: float  # sum over the tokens, natural log; 0 if not written; always finite
@@ -81,6 +81,7 @@ class Candidate:
     # model wrote it.
     rank: int | None = None
     narrows: bool = False  # the search added a condition, an order or a comparison to a path
+    is_repaired: bool = False  # it was chosen in a repair, which is a search, too
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.logprob):
@@ -90,6 +91,13 @@ class Candidate:
     def is_searched(self) -> bool:
         """Whether a search found it."""
         return self.rank is not None
+
+    @property
+    def source(self) -> Literal["writer", "search", "repair"]:
+        """Where it comes from."""
+        if self.is_repaired:
+            return "repair"
+        return "search" if self.is_searched else "writer"
 
 
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:

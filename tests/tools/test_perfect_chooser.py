@@ -14,6 +14,7 @@ from kbqa.engine.running.repair import (
     judge_prompt,
     read_blueprint,
     read_choice,
+    written_path,
 )
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity, Hop
@@ -33,21 +34,28 @@ def chooser(small_store: Path) -> Iterator[PerfectChooser]:
         yield PerfectChooser([Question("1", QUESTION, (), (), sparql=query)], graph)
 
 
+def _written(*paths: RelationPath) -> list[str]:
+    """Write paths as a repair does: with what they lead to."""
+    return [written_path(path, ["Jamaica", "J -> a.b"]) for path in paths]
+
+
 def test_it_chooses_what_is_or_begins_the_gold_path(chooser: PerfectChooser) -> None:
-    offered = [CAPITAL, USED, USED.then(CODE)]
-    [choice] = choice_prompt(QUESTION, ["a"], offered, 3)
+    offered = _written(CAPITAL, USED, USED.then(CODE))
+    [choice] = choice_prompt(QUESTION, offered, 3)
     assert read_choice(chooser.reply(choice.content), 3, 3) == [2, 1]
     elsewhere = RelationPath(Entity("Kenya", "m.019rg5"), USED.hops)
-    [no_choice] = choice_prompt(QUESTION, [], [CAPITAL, CAPITAL.then(CODE), elsewhere], 1)
+    [no_choice] = choice_prompt(QUESTION, _written(CAPITAL, CAPITAL.then(CODE), elsewhere), 1)
     assert read_choice(chooser.reply(no_choice.content), 3, 1) == []
-    [no_whole_path] = choice_prompt(QUESTION, [], [CAPITAL, USED], 1)
+    [no_whole_path] = choice_prompt(QUESTION, _written(CAPITAL, USED), 1)
     assert read_choice(chooser.reply(no_whole_path.content), 2, 1) == []
 
 
 def test_it_judges_and_plans(chooser: PerfectChooser) -> None:
-    replies = [chooser.reply(judge_prompt(QUESTION, [path])[0].content) for path in (USED, CAPITAL)]
-    assert replies == ["no", "no"]
-    assert chooser.reply(judge_prompt(QUESTION, [USED.then(CODE)])[0].content) == "yes"
+    replies = [
+        chooser.reply(judge_prompt(QUESTION, _written(path))[0].content)
+        for path in (USED, CAPITAL, USED.then(CODE))
+    ]
+    assert replies == ["no", "no", "yes"]
     steps = read_blueprint(chooser.reply(blueprint_prompt(QUESTION)[0].content))
     assert steps == ("which currency code is used in Jamaica?",) * 2
 
@@ -65,7 +73,7 @@ def test_it_is_served_as_any_general_model(chooser: PerfectChooser) -> None:
     thread.start()
     try:
         chat = OpenAIChat(f"http://127.0.0.1:{server.server_port}/v1")
-        reply = chat.complete(choice_prompt(QUESTION, [], [CAPITAL, USED], 3))
+        reply = chat.complete(choice_prompt(QUESTION, _written(CAPITAL, USED), 3))
     finally:
         server.shutdown()
         thread.join()

@@ -62,8 +62,7 @@ _HOP = re.compile(r" (->|<-) (\S+) (?:->|<-) ")
 _RELATION = re.compile(r"(?:(->|<-) )?([a-z0-9_]+(?:\.[a-z0-9_]+)+)")
 _TRIPLE = re.compile(r"(?:- )?\((.*?), ([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+), (.*)\)")
 _MOST = re.compile(r"\bat most (\d+)\b|, (\d+) at most,")
-_OFFERED_PATH = re.compile(r"^(\d+)\. (.*?) ((?:->|<-) \S+ (?:->|<-) \?.*)$", re.MULTILINE)
-_OFFERED_HOP = re.compile(r"(->|<-) (\S+) (?:->|<-) \?")
+_OFFERED_PATH = re.compile(r"^(\d+)\. (.*?)( (?:->|<-) \S+\.\S+ (?:->|<-) .*)$", re.MULTILINE)
 
 
 class Prompt(NamedTuple):
@@ -197,7 +196,7 @@ class PerfectChooser:
         path, canonical = self.paths.get(prompt.question), self._schema.canonical
         gold = () if path is None else (str(path.topic), *canonical(path.hops))
         offered = {
-            int(number): (topic, *canonical(_hops(_OFFERED_HOP, hops)))
+            int(number): (topic, *canonical(_hops(_HOP, hops)))
             for number, topic, hops in _OFFERED_PATH.findall(prompt.text)
         }
         if not offered:

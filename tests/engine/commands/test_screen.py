@@ -43,7 +43,7 @@ RIGHT = Tried(
 ANSWER = Answer(
     question="what jamaican money called?",
     answers=(AnswerEntity("m.04xc2m", "Jamaican dollar"),),
-    trace=PathTrace((WRONG, RIGHT), 1, "specialised"),
+    trace=PathTrace((WRONG, RIGHT), 1),
     confidence=0.7512,
     sparql="SELECT ?x {\n}",
     evidence=(
@@ -191,7 +191,7 @@ def test_what_relaxation_dropped_is_shown() -> None:
         grounding=Grounding(asked, (), {}),
         relaxation=Relaxation("main_path", CRP, (MALE,)),
     )
-    trace = PathTrace((WRONG, relaxed), 1, "specialised")
+    trace = PathTrace((WRONG, relaxed), 1)
     text = render_answer(replace(ANSWER, trace=trace), "")
     assert "Dropped, because nothing satisfied all of it:\n  Keep those where the answer" in text
     assert "Of what the model wrote: no entity is called 'Zorblax'." in text

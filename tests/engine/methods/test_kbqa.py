@@ -11,12 +11,11 @@ from kbqa.engine.answer import Answer, answer_lines
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
-from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import Resources
-from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, Route
+from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge
-from kbqa.engine.running.repair import Repair, Repairer
+from kbqa.engine.running.repair import GuidedRepairer, Repair, Repairer
 from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import Generator, SavedBeams
 from kbqa.kb.graph import Graph
@@ -441,9 +440,8 @@ Repairing = Callable[[ChatModel | None], Repairer]
 @pytest.fixture(scope="module")
 def repairing(demo: Graph, embedder: Embedder) -> Repairing:
     """Make what repairs, by a general model if there is one."""
-    asking = LinkingModel.load()
-    return lambda chat: Repairer(
-        demo, embedder, "embedder" if chat is None else "llm", model=chat, asking=asking
+    return lambda chat: GuidedRepairer(
+        demo, embedder, "embedder" if chat is None else "llm", model=chat
     )
 
 
@@ -454,14 +452,11 @@ def ask_and_repair(demo: Graph, repairing: Repairing, scripted) -> Ask:
     def asked(
         *written: str,
         chat: ChatModel | None = None,
-        route: Route = "reachability",
         confidence: ConfidenceModel = SURE,
         call_budget: int | None = None,
     ) -> Answer:
         generator = scripted([(text, -1.0) for text in written])
-        with make_engine(
-            demo, generator, repairing(chat), chat, route, confidence, call_budget
-        ) as engine:
+        with make_engine(demo, generator, repairing(chat), chat, confidence, call_budget) as engine:
             return engine.ask(ROUTED)
 
     return asked
@@ -472,12 +467,11 @@ def make_engine(
     generator: Generator,
     repairer: Repairer,
     chat: ChatModel | None = None,
-    route: Route = "reachability",
     confidence: ConfidenceModel = SURE,
     call_budget: int | None = None,
 ) -> Engine:
     resources = Resources(graph, open_chat=lambda: chat, call_budget=call_budget, unsure_below=0.5)
-    settings = KbqaSettings(judge="confidence", route=route, general_calls=1e9)
+    settings = KbqaSettings(judge="confidence")
     judge = Judge(GraphSchema(graph), replace(confidence, spread=(1.0,)))
     return Engine.over(resources, Kbqa(resources, settings, generator, judge, None, repairer))
 
@@ -571,20 +565,29 @@ def test_what_a_general_model_takes_is_counted(ask_and_repair: Ask, scripted_cha
 
 def test_unsure_answers_are_repaired_by_confidence(ask_and_repair: Ask, scripted_chat) -> None:
     chat = scripted_chat("1. currency of the country", "1")
-    answer = ask_and_repair(WRONG, chat=chat, route="confidence", confidence=UNSURE)
+    surer = ConfidenceModel(-5.0, {"searched": 4.0})
+    answer = ask_and_repair(WRONG, chat=chat, confidence=surer)
     assert (names(answer), answer.stage) == (["Kenyan Shilling"], "general")
+    assert answer.confidence == pytest.approx(0.27, abs=0.01)
     assert repair(answer).reason == "a confidence of 0.01 is below 0.50"
     assert "location.country.capital" in chat.prompts[1]  # It may be right after all.
 
 
+def test_what_is_repaired_is_taken_only_if_it_is_surer(ask_and_repair: Ask, scripted_chat) -> None:
+    chat = scripted_chat("1. currency of the country", "1")
+    answer = ask_and_repair(WRONG, chat=chat, confidence=ConfidenceModel(-5.0, {"searched": -1.0}))
+    assert (names(answer), answer.stage, answer.usage.calls) == (["Nairobi"], "specialised", 2)
+    assert [each.candidate.source for each in trace(answer).tried] == ["writer", "repair"]
+
+
 def test_the_path_that_answers_gives_its_own_constraints_and_depth(ask_and_repair: Ask) -> None:
     broken = f"{BROKEN} -> a.b\n?x -> film.film.genre = Comedy"
-    answer = ask_and_repair(broken, WRONG, route="confidence", confidence=UNSURE)
+    answer = ask_and_repair(broken, WRONG, confidence=UNSURE)
     assert (repair(answer).depth, repair(answer).lost) == (1, ())
 
 
 def test_sure_answers_are_not(ask_and_repair: Ask, scripted_chat) -> None:
-    answer = ask_and_repair(WRONG, chat=scripted_chat(), route="confidence", confidence=SURE)
+    answer = ask_and_repair(WRONG, chat=scripted_chat(), confidence=SURE)
     assert (names(answer), answer.stage) == (["Nairobi"], "specialised")
 
 

@@ -63,13 +63,44 @@ def test_a_general_model_repairs_where_no_path_exists(ask: Ask, scripted_chat) -
     assert answer.usage.calls == 2
 
 
-def test_a_path_that_exists_is_not_repaired(ask: Ask, scripted_chat) -> None:
-    answer = ask(BROKEN, WRONG, chat=scripted_chat())
+def test_the_best_written_path_alone_is_tested_and_the_repaired_one_goes_first(
+    ask: Ask, scripted_chat
+) -> None:
+    answer = ask(BROKEN, WRONG, chat=scripted_chat("1. currency of the country", "1"))
+    assert (_names(answer), answer.stage) == (["Kenyan Shilling"], "general")
+    record = answer.trace.to_dict()
+    assert [each["source"] for each in record["beams"]] == ["repair", "writer"]
+    assert [each["fate"] for each in record["beams"]] == ["reachable", "unreachable"]
+    answer = ask(WRONG, BROKEN, chat=scripted_chat())
     assert (_names(answer), answer.usage.calls) == (["Nairobi"], 0)
 
 
-def test_without_written_paths_the_graph_is_searched(demo: Graph) -> None:
-    with Engine(demo, method="routerkgqa", settings={"write": False}) as engine:
+def test_all_written_paths_may_be_tested(ask: Ask, scripted_chat) -> None:
+    answer = ask(BROKEN, WRONG, chat=scripted_chat(), route="all")
+    assert (_names(answer), answer.usage.calls) == (["Nairobi"], 0)
+
+
+def test_a_repair_that_finds_nothing_leaves_the_other_paths(ask: Ask, scripted_chat) -> None:
+    nowhere = "m.0nowhere -> a.b"
+    answer = ask(nowhere, WRONG, chat=scripted_chat("1. currency"))
+    assert (_names(answer), answer.stage) == (["Nairobi"], "specialised")
+    assert "From path 2 of the model, relaxation: full." in answer.trace.describe()
+
+
+def test_constraints_are_relaxed_class_by_class(ask: Ask) -> None:
+    code = "finance.currency.currency_code"
+    path = f'{RIGHT}\n?x -> {code} = "KES"\n?x -> {code} = "ZZ"'
+    dropped = {
+        relax: len(ask(path, relax=relax).trace.to_dict()["dropped"])
+        for relax in ("class", "constraint")
+    }
+    assert dropped == {"class": 2, "constraint": 1}
+
+
+def test_without_written_paths_the_graph_is_searched(demo: Graph, scripted_chat) -> None:
+    chat = scripted_chat("1. currency of the country", "1")
+    settings = {"write": False}
+    with Engine(demo, chat=chat, method="routerkgqa", settings=settings) as engine:
         answer = engine.ask(QUESTION)
         assert engine.method.settings()["write"] is False
     assert (_names(answer), answer.stage) == (["Kenyan Shilling"], "general")

@@ -7,6 +7,7 @@ from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.running.run import is_reachable
 from kbqa.engine.running.search import (
     Guide,
+    GuidedSearch,
     PathSearch,
     ScoredPath,
     SearchWidths,
@@ -14,6 +15,7 @@ from kbqa.engine.running.search import (
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
+from kbqa.sparql.english import relation_words
 
 CURRENCY = (Hop("location.country.currency_used"),)
 BORDERS = (
@@ -32,10 +34,10 @@ def search(demo: Graph, embedder: Embedder):
         widths: SearchWidths = SearchWidths(),  # noqa: B008 – it is frozen
         asked: Mapping[str, float] | None = None,
         hop_cost: float = 0.0,
-    ) -> PathSearch:
+    ) -> GuidedSearch:
         schema = GraphSchema(demo)
         guide = Guide(question, steps or (question,), asked or {}, hop_cost)
-        return PathSearch(Frontiers(demo, schema), schema, embedder, guide, widths)
+        return GuidedSearch(Frontiers(demo, schema), schema, embedder, guide, widths)
 
     return make
 
@@ -126,3 +128,20 @@ def test_what_words_asked_for_in_training_counts(search, kenya: Entity) -> None:
 
 def test_the_default_widths_are_the_papers() -> None:
     assert SearchWidths() == SearchWidths(relations=4, candidates=10, beam=3)
+
+
+def test_the_papers_search_takes_a_hop_a_step_and_goes_by_similarity_alone(
+    demo: Graph, embedder: Embedder, kenya: Entity
+) -> None:
+    schema, question = GraphSchema(demo), "which currency is used in Kenya?"
+    steps = PathSearch(
+        Frontiers(demo, schema), schema, embedder, question, [question], SearchWidths()
+    )
+    first = steps.extend([RelationPath(kenya)])
+    assert {len(each.path.hops) for each in first} == {1}
+    borders = [each.path for each in first if is_border(each.path.hops[0])]
+    second = steps.extend([*borders, first[0].path])
+    for each in (*first, *second):
+        text = " ".join(relation_words(hop.relation) for hop in each.path.hops)
+        [cosine] = embedder.similarity(question, [text])
+        assert each.score == pytest.approx(cosine)
