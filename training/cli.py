@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 _DEFAULT = TrainingConfig()
 _SFT_ONLY = (
+    "template",
     "demo_questions",
     "composed_questions",
     "accumulate",
@@ -197,6 +198,8 @@ def train_crp(
     """
     check_stage(stage, preset, files, config, grpo, graph)
     grpo = replace(grpo, **_chosen(grpo, preset))
+    demo_questions = _of_preset(preset, "demo_questions", demo_questions)
+    valid_size = _of_preset(preset, "valid_size", valid_size)
     config = complete_config(config, preset, stage)
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
@@ -301,6 +304,12 @@ def _chosen(config: TrainingConfig | GrpoConfig, preset: str) -> dict[str, Any]:
         **{name: value for name, value in PRESETS[preset].settings.items() if name in names},
         **{name: getattr(config, name) for name, option in options.items() if is_given(option)},
     }
+
+
+def _of_preset(preset: str, name: str, given: int) -> int:
+    """Return a number of questions that the user chose, or else that of the preset."""
+    settings = PRESETS[preset].settings
+    return cast(int, settings[name]) if name in settings and not is_given(name) else given
 
 
 def check_stage(

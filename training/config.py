@@ -15,6 +15,8 @@ from kbqa.training.data.targets import TargetForm
 Stage: TypeAlias = Literal["sft", "grpo"]
 """How a model is trained: on gold paths, or by the reward of the paths that it writes."""
 
+DEFAULT_TEMPLATE = "{question}"
+
 ALL_LAYERS = ("all",)
 """As `TrainingConfig.lora_targets`: every linear layer of the model except its output layer."""
 
@@ -34,6 +36,17 @@ class _LayerNames(click.ParamType[tuple[str, ...]]):
         if not names:
             self.fail("names no layer", param, ctx)
         return names
+
+
+class _Template(click.ParamType[str]):
+    """A text with a place for the question."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if "{question}" not in str(value):
+            self.fail("has no {question} in it", param, ctx)
+        return str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,14 @@ class TrainingConfig:
         TargetForm,
         Option("Text form to learn: RouterKGQA's, its extension or kbqa's own.", "--format"),
     ] = "extended"
+    template: Annotated[
+        str,
+        Option(
+            "What the model is asked, with {question} in it; it is put into the base's chat form. "
+            "By default the question alone or, with --start, what that adapter is asked.",
+            type=_Template(),
+        ),
+    ] = DEFAULT_TEMPLATE
     suggested_relations: Annotated[
         int,
         Option(
@@ -129,14 +150,19 @@ class TrainingConfig:
 
 
 class Preset(NamedTuple):
-    """Named settings of `TrainingConfig`, and for stage ``grpo`` of `GrpoConfig` as well."""
+    """Named settings of `TrainingConfig`, of the data and, for stage ``grpo``, of `GrpoConfig`."""
 
     source: str
     settings: Mapping[str, object]
     stage: Stage = "sft"
 
 
+# Appendix A.1. All rows are trained on, and the last epoch counts.
 _ROUTERKGQA = {
+    "template": "Generate a reasoning path that retrieves the information corresponding to the "
+    "given question.\n\nQuestion: { {question} }",
+    "valid_size": 0,
+    "demo_questions": 0,
     "learning_rate": 5e-5,
     "warmup": 0.0,
     "final_rate": 0.0,

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -35,12 +35,18 @@ from kbqa.engine.writing.checkpoint import (
     mixed_precision,
     require_lm_extra,
 )
-from kbqa.engine.writing.generate import CHATML, MAX_NEW_TOKENS, PLAIN, PromptFormat
+from kbqa.engine.writing.generate import (
+    MAX_NEW_TOKENS,
+    PROMPT_FILE,
+    PromptFormat,
+    load_prompt_format,
+    prompt_template,
+)
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.sparql.crp import Step
 from kbqa.sparql.errors import CrpSyntaxError, TrainingError
 from kbqa.sparql.forms import read_crp
-from kbqa.training.config import TrainingConfig
+from kbqa.training.config import DEFAULT_TEMPLATE, TrainingConfig
 from kbqa.training.data.training_set import Example, Split
 from kbqa.training.run import BestState, Processes, RunFolder, TrainingCheckpoint
 from kbqa.training.trained_model import TrainedModel, load_trained_model
@@ -405,6 +411,16 @@ def train_adapter(
     return run.result()
 
 
+def _template(config: TrainingConfig, tokenizer: "PreTrainedTokenizerBase") -> str:
+    """Return the whole prompt of a run."""
+    start = Path(config.start)
+    if config.start and config.template == DEFAULT_TEMPLATE and (start / PROMPT_FILE).exists():
+        return load_prompt_format(start).template
+    chat = tokenizer.chat_template
+    chat_template = chat if isinstance(chat, str) else ""
+    return prompt_template(tokenizer.get_vocab(), chat_template, config.template)
+
+
 class _GoldRun(ModelRun[Validation]):
     """A run on gold paths."""
 
@@ -423,8 +439,8 @@ class _GoldRun(ModelRun[Validation]):
         model = load_trained_model(config, device)
         model.causal.train()
         tokenizer = model.tokenizer
-        form = CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
-        prompt = replace(form, crp_format=config.crp_format, relations=config.suggested_relations)
+        template = _template(config, tokenizer)
+        prompt = PromptFormat(template, config.crp_format, config.suggested_relations)
         self.train, self.too_long = encode(split.train, tokenizer, prompt, config.max_length)
         if not self.train:
             raise TrainingError(

@@ -11,7 +11,7 @@ import importlib.util
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar
@@ -436,6 +436,22 @@ class PromptFormat:
 # Without the default system turn of SmolLM2's own template: 22 tokens that say nothing.
 CHATML = PromptFormat("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
 PLAIN = PromptFormat("Question: {question}\nReasoning path:\n")
+
+_LLAMA_3 = (
+    "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n{question}<|eot_id|>"
+    "<|start_header_id|>assistant<|end_header_id|>\n\n"
+)
+_LLAMA_2 = "<s>[INST] {question} [/INST]"
+
+
+def prompt_template(vocabulary: Collection[str], chat_template: str, asked: str) -> str:
+    """Return a whole prompt: what a model is asked, in the chat form that its tokenizer knows."""
+    for mark, form in (("<|im_start|>", CHATML.template), ("<|start_header_id|>", _LLAMA_3)):
+        if mark in vocabulary:
+            return form.replace("{question}", asked)
+    if "[INST]" in chat_template:
+        return _LLAMA_2.replace("{question}", asked)
+    return PLAIN.template if asked == "{question}" else f"{asked}\n"
 
 
 def load_prompt_format(directory: Path) -> PromptFormat:

@@ -14,11 +14,17 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.writing.checkpoint import INSTALL_LM
+from kbqa.engine.writing.generate import load_prompt_format
 from kbqa.training.cli import complete_config, config_options, preset_option
 from kbqa.training.config import ALL_LAYERS, FULL_LEARNING_RATE, TrainingConfig
 from kbqa.training.data.training_set import Example
 
+PUBLISHED_PROMPT = (
+    "Generate a reasoning path that retrieves the information corresponding to the given question."
+    "\n\nQuestion: { {question} }"
+)
 TABLE_9 = {
+    "template": PUBLISHED_PROMPT,
     "learning_rate": 5e-5,
     "warmup": 0.0,
     "final_rate": 0.0,
@@ -78,6 +84,24 @@ def test_a_file_of_questions_becomes_an_adapter(
     assert "step " not in again.stderr
 
 
+def test_the_papers_preset_trains_on_all_rows_with_the_published_prompt(
+    questions: Path, tiny_base: Path, tmp_path: Path
+) -> None:
+    output, epoch = tmp_path / "run", ("--epochs", "1")
+    paper = ["--preset", "routerkgqa-cwq", *epoch, "--json"]
+    arguments = ["--data", str(questions), "--base", str(tiny_base), "--output"]
+    result = CliRunner().invoke(main, ["train-crp", *arguments, str(output), *paper])
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["train_examples"] == 11
+    template = load_prompt_format(output).template
+    assert PUBLISHED_PROMPT in template
+    # Who trains it further asks it the same.
+    further = ["--start", str(output), *epoch, "--demo-questions", "0", "--valid-size", "0"]
+    result = CliRunner().invoke(main, ["train-crp", *arguments, str(tmp_path / "next"), *further])
+    assert result.exit_code == 0, result.stderr
+    assert load_prompt_format(tmp_path / "next").template == template
+
+
 def test_a_fold_is_left_out_and_written(questions: Path, tiny_base: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
     result = _train(questions, tiny_base, output, "--leave-out-fold", "1/2")
@@ -106,6 +130,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         (["--valid-size", "0", "--max-length", "16"], 1, "no examples to train on: 11 are longer"),
         (["--learning-rate", "0"], 2, "Invalid value for '--learning-rate'"),
         (["--learning-rate", "nan"], 2, "'nan' is not a number"),
+        (["--template", "who?"], 2, "has no {question} in it"),
         (["--data", "nowhere.jsonl"], 2, "File 'nowhere.jsonl' does not exist"),
         (["--base", "./nowhere"], 1, "there is no model folder ./nowhere"),
         (["--start", "nowhere"], 1, "there is no adapter at nowhere"),
@@ -122,6 +147,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         "too long",
         "learning rate",
         "no learning rate",
+        "no question in the template",
         "no file",
         "no model",
         "no start",

@@ -14,6 +14,7 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Request,
     load_prompt_format,
+    prompt_template,
     read_beams,
     write_beams,
     written_record,
@@ -200,3 +201,25 @@ def test_a_format_is_read_as_it_was_saved_and_older_files_suggest_nothing(tmp_pa
     older = file.read_text(encoding="utf-8").replace(',\n  "relations": 8', "")
     file.write_text(older, encoding="utf-8")
     assert load_prompt_format(tmp_path) == replace(saved, relations=0)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "chat", "asked", "prompt"),
+    [
+        (["<|im_start|>"], "", "{question}", CHATML.template),
+        ([], "", "{question}", PLAIN.template),
+        ([], "", "Q: {question}", "Q: {question}\n"),
+        ([], "… [INST] …", "Q: {question}", "<s>[INST] Q: {question} [/INST]"),
+        (
+            ["<|start_header_id|>"],
+            "",
+            "Q: {question}",
+            "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nQ: {question}<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        ),
+    ],
+)
+def test_what_is_asked_is_put_into_the_chat_form_of_the_model(
+    vocabulary: list[str], chat: str, asked: str, prompt: str
+) -> None:
+    assert prompt_template(vocabulary, chat, asked) == prompt
