@@ -231,7 +231,7 @@ class Kbqa:
         """Look for another path if the judge is not sure."""
         best = execution.answering
         confidence = 0.0 if best is None else best.confidence or 0.0
-        if self._repairer is None or confidence >= self._repair_below:
+        if self._repairer is None or (best is not None and confidence >= self._repair_below):
             return None
         unsure = f"a confidence of {confidence:.2f} is below {self._repair_below:.2f}"
         reason = execution.why_unreachable or unsure

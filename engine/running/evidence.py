@@ -70,7 +70,13 @@ class PathTrace:
         """Return the path that answers in English, or how far each candidate came."""
         answering = self.answering
         lines = list(self._failures() if answering is None else self._path(answering))
-        if self.repair is not None and self.repair.is_cut_short:
+        repair = self.repair
+        if repair is not None and repair.by == "llm" and not _is_repaired(answering):
+            lines.append(
+                f"A general model was asked for another path, because {repair.reason}; "
+                "its choice was not taken."
+            )
+        if repair is not None and repair.is_cut_short:
             lines.append("The call budget was spent before the search was over.")
         return lines
 
@@ -78,13 +84,16 @@ class PathTrace:
         assert tried.relaxation is not None
         yield from describe_found(tried, "Of what the model wrote")
         level, repair = tried.relaxation.level, self.repair
-        if not tried.candidate.is_repaired or repair is None:
+        if not _is_repaired(tried) or repair is None:
             found = "Found by searching the graph, beside what the model wrote"
             if not tried.candidate.is_searched:
                 found = f"From path {self._written.index(tried) + 1} of the model"
             yield f"{found}, relaxation: {level}."
             return
-        yield f"Found by searching the graph, because {repair.reason}. Relaxation: {level}."
+        found = "Found by searching the graph"
+        if repair.by == "llm":
+            found = "Chosen by a general model among paths of the graph"
+        yield f"{found}, because {repair.reason}. Relaxation: {level}."
         if repair.lost:
             yield "Lost, because no node of the new path has its relation:"
             yield from (f"  {sentence}" for sentence in repair.lost)
@@ -96,6 +105,10 @@ class PathTrace:
             first = next((line for line in lines if line.lower() != "main path:"), "")
             problem = f" ({tried.problem})" if tried.problem else ""
             yield f"  {number}. {tried.fate}: {first}{problem}"
+
+
+def _is_repaired(tried: Tried | None) -> bool:
+    return tried is not None and tried.candidate.is_repaired
 
 
 def path_answer(
@@ -127,7 +140,7 @@ def path_answer(
     execution = with_names(graph, execution)
     trace = PathTrace(execution.tried, execution.best, repair, calls)
     # RouterKGQA's stages: the small model or, in stage 2, the general one.
-    stage = "general" if found.candidate.is_repaired else "specialised"
+    stage = "general" if _is_repaired(found) else "specialised"
     return prove_answer(asked, graph, found, trace, stage, timeout_s)
 
 

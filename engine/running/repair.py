@@ -115,6 +115,8 @@ class Repair:
     """Constraints of the written CRP that the new path could not carry, in words."""
     queries: int
     """Searches of the graph."""
+    by: ChooserName
+    """Who chose."""
     is_known: bool = False
     """The chosen path is the one that answered before; `crp` is its own, unchanged."""
     is_cut_short: bool = False
@@ -141,6 +143,7 @@ class Repair:
             "chosen": self.chosen,
             "lost": list(self.lost),
             "queries": self.queries,
+            "by": self.by,
             "is_known": self.is_known,
             **({"is_cut_short": True} if self.is_cut_short else {}),
         }
@@ -276,6 +279,7 @@ class Repairer:
             chosen=chosen,
             lost=tuple(lost),
             queries=frontiers.queries,
+            by=self.by,
             is_known=chosen is not None and paths[chosen] in known,
             is_cut_short=asked.budget.is_exhausted,
         )
@@ -467,8 +471,8 @@ Question: who is the mother of the author of Frankenstein?
 1. author of the book
 2. mother of the person
 
-Question: what language do they speak in Jamaica?
-1. languages spoken in the country
+Question: what is the Statue of Liberty made of?
+1. materials of the structure
 
 Question: {question}
 """

@@ -22,25 +22,24 @@ run() {  # SETTING OPTION…
     "${options[@]}" "$@"
 }
 
+paper=(--beams "$beams" --method routerkgqa)
 if [ -n "${LLM:-}" ]; then
   name=${LLM_NAME:-llm}
-  from_beams=(--beams "$beams" --llm "$LLM")
-  run "$name" "${from_beams[@]}"
-  run "$name.confidence" "${from_beams[@]}" --set route=confidence
+  run "$name" --beams "$beams" --llm "$LLM"
+  run "$name.paper" "${paper[@]}" --llm "$LLM"
   for stop in blueprint judge; do
-    run "$name.$stop" "${from_beams[@]}" --set "stop=$stop"
+    run "$name.paper.$stop" "${paper[@]}" --llm "$LLM" --set "stop=$stop"
   done
-  run "$name.alone" --llm "$LLM" --set write=no
+  run "$name.paper.alone" --method routerkgqa --llm "$LLM" --set write=no --set stop=blueprint
 else
-  specialised=(--beams "$beams" --set repair=off)
-  run specialised "${specialised[@]}"
-  run specialised.full-first "${specialised[@]}" --method routerkgqa
-  run specialised.beam-first "${specialised[@]}" --method routerkgqa --set order=beam-first
+  run specialised --beams "$beams"
+  run paper "${paper[@]}"
+  run paper.beam-first "${paper[@]}" --set order=beam-first
   for class in entity numeric string; do
-    run "specialised.no-$class" "${specialised[@]}" --set "without=$class"
+    run "paper.no-$class" "${paper[@]}" --set "without=$class"
   done
-  run specialised.no-constraint "${specialised[@]}" --set without=entity,numeric,string
+  run paper.no-constraint "${paper[@]}" --set without=entity,numeric,string
+  run paper.embedder "${paper[@]}" --set repair=embedder
   run embedder --beams "$beams" --set repair=embedder
-  run embedder.confidence --beams "$beams" --set repair=embedder --set route=confidence
   run embedder.alone --set write=no
 fi

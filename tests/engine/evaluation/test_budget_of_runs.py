@@ -28,7 +28,7 @@ def run(demo: Graph, scripted_chat, tmp_path: Path):
         return "1"
 
     def run(name: str, concurrency: int = 1) -> list[Row]:
-        settings = {"write": False, "route": "confidence", "general_calls": CALLS_A_QUESTION}
+        settings = {"write": False, "general_calls": CALLS_A_QUESTION}
         chat = scripted_chat(reply_to=reply)
         with Engine(demo, chat=chat, settings=settings) as engine:
             config = EvaluationConfig(timings=False)
