@@ -16,7 +16,7 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 # What `make quick` leaves out: it builds, trains, opens a browser, kills processes, or compares what
 # whole models or every method do.
-LONG := test_wheel.py deploy training tools engine/serve/browser kb/loading/test_resume.py \
+LONG := test_wheel.py test_papers.py deploy training tools engine/serve/browser kb/loading/test_resume.py \
 	engine/evaluation/test_run_reliability.py engine/methods/test_every_method.py \
 	engine/writing/test_gguf.py engine/writing/test_openvino.py engine/writing/test_transformers.py
 # How many processes share the tests.
