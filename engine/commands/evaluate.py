@@ -25,7 +25,7 @@ from kbqa.engine.commands.options import (
     watched,
 )
 from kbqa.engine.commands.screen import render_summary
-from kbqa.engine.evaluation.scores import METRICS
+from kbqa.engine.evaluation.scores import METRICS, RESAMPLES
 from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import (
     GraphChoice,
@@ -153,16 +153,25 @@ _markdown_option = click.option(
     "--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text."
 )
 
+_names_option = click.option(
+    "--names",
+    is_flag=True,
+    help="Also score the names of answers by the rules of BPC, ToG, RoG and SubgraphRAG.",
+)
+_resamples_option = click.option(
+    "--resamples",
+    type=click.IntRange(100),
+    default=RESAMPLES,
+    help="How often the bootstrap of each interval draws; papers often have 10000.",
+)
+
 
 @click.command()
 @click.argument("run", type=INPUT_FILE, metavar="RUN.jsonl")
 @json_option
 @_markdown_option
-@click.option(
-    "--names",
-    is_flag=True,
-    help="Also score the names of answers by the rules of BPC, and of ToG, PoG and KnowPath.",
-)
+@_names_option
+@_resamples_option
 @click.option(
     "--plots",
     type=click.Path(path_type=Path, file_okay=False),
@@ -177,7 +186,13 @@ _markdown_option = click.option(
     help="Print the answers instead, in the form that the benchmark's official script reads.",
 )
 def report(
-    run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path | None, form: str | None
+    run: Path,
+    as_json: bool,
+    as_markdown: bool,
+    names: bool,
+    resamples: int,
+    plots: Path | None,
+    form: str | None,
 ) -> None:
     """Report on a run of `kbqa eval`, by any method.
 
@@ -195,7 +210,7 @@ def report(
         # In ASCII: the scripts open the file in whatever encoding the locale has.
         print_result(json.dumps(predictions(read_run(run).rows, form), indent=1))
         return
-    made = make_report(read_run(run), names=names)
+    made = make_report(read_run(run), names=names, resamples=resamples)
     if plots is not None:
         from kbqa.engine.evaluation.plots import draw_report
 
@@ -221,20 +236,31 @@ def report(
 )
 @json_option
 @_markdown_option
+@_names_option
+@_resamples_option
 def compare(
-    first: Path, second: Path, metric: str, examples: int, as_json: bool, as_markdown: bool
+    first: Path,
+    second: Path,
+    metric: str,
+    examples: int,
+    as_json: bool,
+    as_markdown: bool,
+    names: bool,
+    resamples: int,
 ) -> None:
     """Compare run B with run A, over the questions that both scored.
 
     Prints the settings that differ. For each metric and tier of evidence: the difference B − A with
     a paired 95 % bootstrap interval, wins, losses and ties, and the p-value of the exact sign test.
-    The same for one metric by groups of gold queries, and the questions that B wins and loses.
+    What a question takes in both runs: calls, tokens and seconds. The differences in one metric by
+    groups of gold queries, and the questions that B wins and loses.
     """
     from kbqa.engine.evaluation.compare import compare_runs, compare_sections
     from kbqa.engine.evaluation.rows import read_run
 
     _check_form(as_json, as_markdown)
-    compared = compare_runs(read_run(first), read_run(second), metric)
+    runs = read_run(first), read_run(second)
+    compared = compare_runs(*runs, metric, names=names, resamples=resamples)
     _print(compared.to_dict() if as_json else compare_sections(compared, examples), as_markdown)
 
 

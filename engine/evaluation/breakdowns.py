@@ -10,7 +10,14 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar, get_args
 
 from kbqa.engine.evaluation.rows import Row
-from kbqa.engine.evaluation.scores import METRICS, Mean, Scores, average, bootstrap_mean
+from kbqa.engine.evaluation.scores import (
+    METRICS,
+    RESAMPLES,
+    Mean,
+    Scores,
+    average,
+    bootstrap_mean,
+)
 from kbqa.sparql.relax import Level
 
 STAGES = ("specialised", "general", "explored", "fallback", "direct")
@@ -81,10 +88,12 @@ def rows_by_tier(rows: Sequence[_S]) -> dict[str, list[_S]]:
     return {tier: tiers[tier] for tier in order if tiers.get(tier)}
 
 
-def score_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, Mean]]:
+def score_tiers(rows: Sequence[Scored], resamples: int = RESAMPLES) -> dict[str, dict[str, Mean]]:
     """Average the scores over all scored rows and over each tier, by tier and metric."""
     scored = rows_by_tier([row for row in rows if row.scores is not None])
-    return {tier: average([row.scores for row in of], METRICS) for tier, of in scored.items()}
+    return {
+        tier: average([row.scores for row in of], METRICS, resamples) for tier, of in scored.items()
+    }
 
 
 def group_by_gold(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
@@ -117,7 +126,7 @@ def share_right(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
     return right
 
 
-def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
+def break_down(rows: Sequence[Row], resamples: int = RESAMPLES) -> dict[str, list[RowGroup]]:
     """Score the groups of `group_by_gold`, then those by ``stage``, ``level`` and ``origin``.
 
     There are levels (how far the path was relaxed) only if the method relaxes paths, and origins
@@ -132,7 +141,8 @@ def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
     broken_down: dict[str, list[RowGroup]] = {}
     for way, groups in (group_by_gold(scored) | _group(scored, ways)).items():
         for name, members in groups.items():
-            means = average([row.scores for row in members], ("f1", "hit", "exact_match"))
+            shown = ("f1", "hit", "exact_match")
+            means = average([row.scores for row in members], shown, resamples)
             answered = sum(row.is_answered for row in members) / len(members)
             group = RowGroup(name, len(members), **means, answered=answered)
             broken_down.setdefault(way, []).append(group)

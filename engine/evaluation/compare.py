@@ -6,24 +6,45 @@ by setting.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.evaluation.breakdowns import group_by_gold, rows_by_tier
 from kbqa.engine.evaluation.rows import RecordedRun, Row, setting_text
-from kbqa.engine.evaluation.scores import METRICS, Mean, normalise_answer
-from kbqa.engine.evaluation.statistics import Signs, count_signs, paired_bootstrap, sign_test
+from kbqa.engine.evaluation.scores import METRICS, RESAMPLES, Mean, NameScores, normalise_answer
+from kbqa.engine.evaluation.statistics import (
+    Signs,
+    count_signs,
+    paired_bootstrap,
+    relative_change,
+    sign_test,
+)
 from kbqa.engine.evaluation.tables import (
     BREAKDOWN_NAMES,
-    DEFINITIONS,
     METRIC_NAMES,
+    NAME_METRICS,
+    NAME_RULES,
+    NO_GOLD_NAMES,
     Section,
+    define_scores,
     shorten_setting,
     table_section,
 )
 from kbqa.sparql.errors import InputError
 
 SCHEMA_VERSION = 1
+
+COST_NAMES: Mapping[str, str] = {
+    "calls": "calls of all models",
+    "general_calls": "calls of the general model",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+    "seconds": "seconds",
+}
+"""The costs of `row_costs`."""
+
+_PER_CALL = "input_tokens_per_call"
 
 # What does not change a method's answer to a question that both runs have.
 _NOTES = {
@@ -56,9 +77,14 @@ _SHOWN_IDS = 3
 _SHOWN_ANSWERS = 5
 _HEADER = ("A", "B", "B − A, 95 % interval", "wins", "losses", "ties", "p")
 _STATISTICS = (
-    "Interval: paired bootstrap over questions, 1,000 resamples, seed 42. Wins, losses and ties: "
+    "Interval: paired bootstrap over questions, {:,} resamples, seed 42. Wins, losses and ties: "
     "questions on which B scores higher, lower and the same. p: two-sided exact sign test over "
     "wins and losses, for each line by itself."
+)
+_COST_RULES = (
+    "A and B: means over the n questions for which both runs know the figure. Change: of B against "
+    "A, with the interval of a paired bootstrap over questions. Tokens are the general model's. "
+    "Replies from the cache count as calls and tokens, but take no time."
 )
 
 
@@ -122,6 +148,16 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class CostChange:
+    """What a question takes in two runs."""
+
+    a: float  # mean
+    b: float
+    n: int  # questions for which both are known
+    change: Mean | None  # (B − A) / A with its paired bootstrap interval; None if A is 0
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """One question in both runs, and B − A in the metric by which questions are listed."""
 
@@ -143,6 +179,9 @@ class RunComparison:
     settings: Mapping[str, Change]  # that differ, by path, such as method.history
     notes: Mapping[str, Change]  # other facts that differ, such as versions and files
     differences: Mapping[str, Mapping[str, Difference]]  # by tier (all first) and metric
+    name_differences: Mapping[str, Mapping[str, Difference]] | None  # None if not asked for
+    costs: Mapping[str, CostChange]  # those of `row_costs` that both runs know, and input a call
+    resamples: int  # of each interval
     metric: str  # by which questions are grouped and listed
     breakdowns: Mapping[str, Mapping[str, Difference]]  # by `group_by_gold`
     wins: Sequence[Pair]  # B scores higher, the largest change first
@@ -154,7 +193,8 @@ class RunComparison:
         """Return everything as a JSON record, with all questions."""
         return {
             "schema_version": SCHEMA_VERSION,
-            "definitions": dict(DEFINITIONS),
+            "definitions": define_scores(self.resamples),
+            "resamples": self.resamples,
             "a": self.a,
             "b": self.b,
             "common": self.common,
@@ -164,6 +204,9 @@ class RunComparison:
             "settings": {name: change._asdict() for name, change in self.settings.items()},
             "notes": {name: change._asdict() for name, change in self.notes.items()},
             "tiers": _records(self.differences),
+            "name_rules": None if self.name_differences is None else NAME_RULES,
+            "name_tiers": self.name_differences and _records(self.name_differences),
+            "costs": {name: asdict(cost) for name, cost in self.costs.items()},
             "metric": self.metric,
             "breakdowns": _records(self.breakdowns),
             "ties": [self._pair(pair) for pair in self.ties],
@@ -192,8 +235,18 @@ class RunComparison:
         }
 
 
-def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunComparison:
-    """Compare run B with run A; questions are grouped and listed by a metric of `METRICS`."""
+def compare_runs(
+    a: RecordedRun,
+    b: RecordedRun,
+    metric: str = "f1",
+    *,
+    names: bool = False,
+    resamples: int = RESAMPLES,
+) -> RunComparison:
+    """Compare run B with run A; questions are grouped and listed by a metric of `METRICS`.
+
+    If `names`, the scores by the names of answers are compared, too.
+    """
     rows_a, rows_b = ({row.id: row for row in run.rows if row.scores is not None} for run in (a, b))
     common = [id_ for id_ in rows_a if id_ in rows_b]
     if not common:
@@ -211,9 +264,10 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunCompa
     ]
     compared = [pair.a for pair in pairs]
     differences = {
-        tier: {name: _difference(rows, rows_b, name) for name in METRICS}
+        tier: {name: _difference(rows, rows_b, f"scores.{name}", resamples) for name in METRICS}
         for tier, rows in rows_by_tier(compared).items()
     }
+    named = [pair.a for pair in pairs if pair.a.gold_names and pair.b.gold_names]
     signs = differences["all"][metric].signs
     ranked = sorted(pairs, key=lambda pair: -pair.change)
     settings, notes = compare_manifests(a.manifest, b.manifest)
@@ -227,9 +281,23 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunCompa
         settings=settings,
         notes=notes,
         differences=differences,
+        name_differences={
+            tier: {
+                name: _difference(rows, rows_b, f"name_scores.{name}", resamples)
+                for name in NameScores._fields
+            }
+            for tier, rows in rows_by_tier(named).items()
+        }
+        if names
+        else None,
+        costs=_compare_costs(pairs, resamples),
+        resamples=resamples,
         metric=metric,
         breakdowns={
-            way: {name: _difference(rows, rows_b, metric) for name, rows in groups.items()}
+            way: {
+                name: _difference(rows, rows_b, f"scores.{metric}", resamples)
+                for name, rows in groups.items()
+            }
             for way, groups in group_by_gold(compared).items()
         },
         wins=ranked[: signs.wins],
@@ -250,17 +318,50 @@ def _score(row: Row, metric: str) -> float:
     return value
 
 
-def _difference(rows: Sequence[Row], others: Mapping[str, Row], metric: str) -> Difference:
-    a = [_score(row, metric) for row in rows]
-    b = [_score(others[row.id], metric) for row in rows]
+def _difference(
+    rows: Sequence[Row], others: Mapping[str, Row], metric: str, resamples: int
+) -> Difference:
+    """Compare rows with those of the other run; the metric is a path, such as `scores.f1`."""
+    read = attrgetter(metric)
+    a, b = [read(row) for row in rows], [read(others[row.id]) for row in rows]
     signs = count_signs(a, b)
     return Difference(
         a=sum(a) / len(a),
         b=sum(b) / len(b),
-        difference=paired_bootstrap(a, b),
+        difference=paired_bootstrap(a, b, resamples=resamples),
         signs=signs,
         p_value=sign_test(signs.wins, signs.losses),
     )
+
+
+def row_costs(row: Row) -> dict[str, float]:
+    """Return what a question took, as far as it is known; tokens are the general model's."""
+    costs: dict[str, float] = {} if row.calls is None else {"calls": row.calls}
+    if row.usage is not None:
+        general = row.usage.general
+        costs["general_calls"] = general.calls
+        # Every prompt has tokens, but some servers do not count them.
+        if general.input_tokens or not general.calls:
+            costs["input_tokens"] = general.input_tokens
+            costs["output_tokens"] = general.output_tokens
+    if row.seconds:
+        costs["seconds"] = sum(row.seconds.values())
+    return costs
+
+
+def _compare_costs(pairs: Sequence[Pair], resamples: int) -> dict[str, CostChange]:
+    costs = [(row_costs(pair.a), row_costs(pair.b)) for pair in pairs]
+    compared = {}
+    for name in (*COST_NAMES, _PER_CALL):
+        cost, unit = ("input_tokens", "general_calls") if name == _PER_CALL else (name, None)
+        known = [both for both in costs if all(cost in one for one in both)]
+        a, b = ([both[side][cost] for both in known] for side in (0, 1))
+        per_a, per_b = ([both[side][unit] if unit else 1 for both in known] for side in (0, 1))
+        if (any(a) or any(b)) and any(per_a) and any(per_b):
+            change = relative_change(a, b, (per_a, per_b) if unit else None, resamples)
+            means = sum(a) / sum(per_a), sum(b) / sum(per_b)
+            compared[name] = CostChange(*means, len(known), change)
+    return compared
 
 
 def _warnings(a: RecordedRun, b: RecordedRun, settings: Mapping[str, Change]) -> Iterator[str]:
@@ -307,11 +408,20 @@ def compare_sections(comparison: RunComparison, examples: int) -> Iterator[Secti
     yield _changed("Settings that differ", comparison.settings)
     if comparison.notes:
         yield _changed("Also different", comparison.notes)
-    for tier, differences in comparison.differences.items():
-        n = next(iter(differences.values())).difference.n
-        rows = [(METRIC_NAMES[metric], *_cells(one)) for metric, one in differences.items()]
-        notes = [_STATISTICS] if tier == "all" else []
-        yield table_section(f"Tier {tier}, n = {n:,}", ("", *_HEADER), rows, *notes)
+    note = _STATISTICS.format(comparison.resamples)
+    yield from _by_tier("Tier {}", comparison.differences, METRIC_NAMES, note)
+    if comparison.name_differences == {}:
+        yield Section("Scores by names", notes=[NO_GOLD_NAMES])
+    by_name = comparison.name_differences or {}
+    yield from _by_tier("Tier {} by names", by_name, NAME_METRICS, NAME_RULES)
+    if comparison.costs:
+        rows: list[tuple[str, ...]] = []
+        for name, cost in comparison.costs.items():
+            change = "–" if cost.change is None else f"{cost.change:+z.1%}"
+            means = f"{cost.n:,}", f"{cost.a:,.2f}", f"{cost.b:,.2f}"
+            rows.append((COST_NAMES.get(name, "input tokens a call"), *means, change))
+        header = ("", "n", "A", "B", "change, 95 % interval")
+        yield table_section("What a question takes", header, rows, _COST_RULES)
     metric = METRIC_NAMES[comparison.metric]
     for way, differences in comparison.breakdowns.items():
         rows = [(name, f"{one.difference.n:,}", *_cells(one)) for name, one in differences.items()]
@@ -338,6 +448,19 @@ def _changed(title: str, changes: Mapping[str, Change]) -> Section:
         a, b = (shorten_setting(label, text or "none") for text in change)
         facts.append((label, f"{a} → {b}"))
     return Section(title, facts)
+
+
+def _by_tier(
+    title: str,
+    tiers: Mapping[str, Mapping[str, Difference]],
+    names: Mapping[str, str],
+    note: str,
+) -> Iterator[Section]:
+    for tier, differences in tiers.items():
+        n = next(iter(differences.values())).difference.n
+        rows = [(names[metric], *_cells(one)) for metric, one in differences.items()]
+        notes = [note] if tier == "all" else []
+        yield table_section(f"{title.format(tier)}, n = {n:,}", ("", *_HEADER), rows, *notes)
 
 
 def _cells(one: Difference) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from kbqa.engine.evaluation.rows import (
     measure_costs,
 )
 from kbqa.engine.evaluation.scores import (
+    RESAMPLES,
     Mean,
     NameScores,
     OfficialMeans,
@@ -40,7 +41,6 @@ from kbqa.engine.evaluation.scores import (
     is_webqsp_id,
     official_means,
     official_score,
-    score_names,
 )
 from kbqa.engine.evaluation.statistics import (
     Covered,
@@ -53,14 +53,16 @@ from kbqa.engine.evaluation.statistics import (
 )
 from kbqa.engine.evaluation.tables import (
     BREAKDOWN_NAMES,
-    DEFINITIONS,
     METRIC_NAMES,
+    NAME_METRICS,
     NAME_RULES,
+    NO_GOLD_NAMES,
     OFFICIAL_RULE,
     ORIGIN_RULE,
     Cell,
     Section,
     count_of,
+    define_scores,
     shorten_setting,
     spoken,
     table_section,
@@ -103,6 +105,7 @@ class Report:
     questions: int | None  # how many were asked; None if the manifest does not say, as older ones
     rows: int  # how many of these have a row; fewer if the run is unfinished
     scored: int  # how many of these have gold answers
+    resamples: int  # of each interval
     scores: Mapping[str, Mapping[str, Mean]]  # by tier and metric
     official: Mapping[str, OfficialMeans] | None  # by tier; None if this is not WebQSP
     name_scores: Mapping[str, Mapping[str, Mean]] | None  # by tier; None if not asked for
@@ -127,17 +130,18 @@ class Report:
         record["coverage"] = [covered._asdict() for covered in self.coverage]
         return {
             "schema_version": SCHEMA_VERSION,
-            "definitions": dict(DEFINITIONS),
+            "definitions": define_scores(self.resamples),
             "official_rule": None if self.official is None else OFFICIAL_RULE,
             "name_rules": None if self.name_scores is None else NAME_RULES,
             **record,
         }
 
 
-def make_report(run: RecordedRun, *, names: bool = False) -> Report:
+def make_report(run: RecordedRun, *, names: bool = False, resamples: int = RESAMPLES) -> Report:
     """Measure everything about a run, and if `names`, also score the names of answers.
 
-    It takes seconds, since each interval is resampled.
+    It takes seconds, since each interval is resampled, and ten times as long with ten times as many
+    resamples.
     """
     scored = [row for row in run.rows if row.scores is not None]
     is_webqsp = bool(scored) and all(is_webqsp_id(row.id) for row in scored)
@@ -155,13 +159,16 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
         questions=run.question_count,
         rows=len(run.rows),
         scored=len(scored),
-        scores=score_tiers(scored),
-        official={tier: _official_means(rows) for tier, rows in rows_by_tier(scored).items()}
+        resamples=resamples,
+        scores=score_tiers(scored, resamples),
+        official={
+            tier: _official_means(rows, resamples) for tier, rows in rows_by_tier(scored).items()
+        }
         if is_webqsp
         else None,
         name_scores={
-            tier: _name_means(rows)
-            for tier, rows in rows_by_tier([row for row in scored if row.gold_names]).items()
+            tier: average([row.name_scores for row in rows], NameScores._fields, resamples)
+            for tier, rows in rows_by_tier([row for row in run.rows if row.gold_names]).items()
         }
         if names
         else None,
@@ -170,7 +177,7 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
         usd_per_10_000=cost_per_10_000(run.rows),
         steps=count_steps(run.rows),
         stops=count_stops(run.rows),
-        breakdowns=break_down(scored),
+        breakdowns=break_down(scored, resamples),
         shapes=cross_shapes(scored),
         calibration=tenths,
         calibration_error=calibration_error(tenths) if tenths else None,
@@ -181,23 +188,12 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
     )
 
 
-def _official_means(rows: Sequence[Row]) -> OfficialMeans:
+def _official_means(rows: Sequence[Row], resamples: int) -> OfficialMeans:
     failed = OfficialScores(0.0, 0.0, 0.0)
     scores = (
         failed if row.error is not None else official_score(row.predicted, row.gold) for row in rows
     )
-    return official_means(list(scores))
-
-
-def _name_means(rows: Sequence[Row]) -> dict[str, Mean]:
-    failed = NameScores(0.0, 0.0, 0.0)
-    scores = [
-        failed
-        if row.error is not None
-        else score_names([answer.name for answer in row.answers], row.gold_names)
-        for row in rows
-    ]
-    return average(scores, NameScores._fields)
+    return official_means(list(scores), resamples)
 
 
 def _count_answered(rows: Sequence[Row]) -> Answered:
@@ -236,12 +232,13 @@ def report_sections(report: Report) -> Iterator[Section]:
     """Put a report into words, in order of interest."""
     yield _heading(report)
     yield _scores(report)
-    definitions = [(METRIC_NAMES.get(name, name), text) for name, text in DEFINITIONS.items()]
-    yield Section("What the scores mean", definitions)
+    definitions = define_scores(report.resamples).items()
+    named = [(METRIC_NAMES.get(name, name), text) for name, text in definitions]
+    yield Section("What the scores mean", named)
     if report.official is not None:
         yield _official(report.official, report.entities)
     if report.name_scores is not None:
-        yield _by_name(report.name_scores, report.entities)
+        yield from _by_name(report.name_scores, report.entities)
     yield _stages(report.answered)
     if report.answered["all"].origins.keys() - {"graph"}:
         tiers = report.answered.values()
@@ -312,14 +309,17 @@ def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
     return _by_tier(title, columns, tiers, OFFICIAL_RULE)
 
 
-def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
+def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Iterator[Section]:
     title = f"Scores by the names of answers, as papers compute them, {entities} entities"
     if not means:
-        missing = "The rows have no names of gold answers. Run `kbqa eval` again."
-        return Section(title, notes=[missing])
-    columns = ("Hits@1, BPC", "F1, BPC", "contained (their rule)")
+        yield Section(title, notes=[NO_GOLD_NAMES])
+        return
+    names = list(NAME_METRICS.values())
     tiers = {tier: list(of_tier.values()) for tier, of_tier in means.items()}
-    return _by_tier(title, columns, tiers, NAME_RULES)
+    exact = {tier: cells[:3] for tier, cells in tiers.items()}
+    yield _by_tier(title, names[:3], exact)
+    parts = {tier: cells[3:] for tier, cells in tiers.items()}
+    yield _by_tier("The same, normalised strings", names[3:], parts, NAME_RULES)
 
 
 def _by_tier(

@@ -20,7 +20,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Usage
-from kbqa.engine.evaluation.scores import WRONG, Predicted, Scores, score_answer
+from kbqa.engine.evaluation.scores import (
+    WRONG,
+    NameScores,
+    Predicted,
+    Scores,
+    score_answer,
+    score_names,
+)
 from kbqa.engine.files import (
     drop_unfinished_line,
     invalid_field,
@@ -171,6 +178,16 @@ class Row(RowPart):
         """How far the path that answers was relaxed; None if the method does not relax paths."""
         level = (self.trace or {}).get("level")
         return next((each for each in get_args(Level) if each == level), None)
+
+    @property
+    def name_scores(self) -> NameScores | None:
+        """The scores by the names of answers; None if the gold ones have no names."""
+        if not self.gold_names:
+            return None
+        if self.error is not None:
+            return NameScores(*(0.0 for _ in NameScores._fields))
+        names = [answer.name for answer in self.answers]
+        return score_names(names, self.gold_names, self.question)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON record, without the fields that were not set."""

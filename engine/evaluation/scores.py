@@ -4,9 +4,8 @@ Answers are a set of mids and texts of literals, and are scored as sets: each sc
 gold and prediction are both empty it is 1, and if only one is, 0. A boolean, a count and the
 absence of an answer are right or wrong: each score is 1 or 0. There are two other ways to score:
 
-- **By names**, as the papers of walking methods do. This is weaker: two entities of one name are
-  the same, and `contained` also counts parts of names. In the papers' code an empty answer is part
-  of every gold name, and so counts as right; here it is wrong.
+- **By names**, as the papers of walking and retrieving methods do (`NameScores`). This is weaker:
+  two entities of one name are the same, and some rules also count parts of names.
 - **By the rule of WebQSP's official script.** F1 is the same. But if nothing is predicted and
   something is gold, precision is 1, not 0, and the other way round recall; dates keep their time
   zone; and a gold answer that a parse lists twice counts twice. The script skips questions without
@@ -15,7 +14,8 @@ absence of an answer are right or wrong: each score is 1 or 0. There are two oth
 
 Source: Yih et al. 2016 and the script ``eval/eval.py`` that comes with the data, for the best parse
 and the official rule; Talmor and Berant 2018 for CWQ; the released code of Bounded Path Context for
-exact names, and of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`.
+exact names, of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`, and of RoG and
+SubgraphRAG for theirs.
 
 `ValueError` is raised if there is no gold set to score against, or nothing to average.
 """
@@ -23,6 +23,8 @@ exact names, and of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`.
 import math
 import random
 import re
+import string
+from array import array
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -41,6 +43,12 @@ _NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _DATE = re.compile(r"(-?\d{4})-\d\d")
 _TOLERANCE = 1e-6
 _UNSURE = ("unsure", "none")
+_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+# SubgraphRAG: to questions with these words, an answer may also be a part of a gold name.
+_LOOSE = re.compile(
+    "when|what year|which year|where|sport|what countr|language|nba finals|world series"
+)
 _WEBQSP_ID = re.compile(r"WebQ(?:Test|Trn)-\d+")
 
 
@@ -58,6 +66,9 @@ class Scores:
 
 METRICS = tuple(field.name for field in fields(Scores))
 """The names of the scores."""
+
+RESAMPLES = 1000
+"""Of a bootstrap, unless more are asked for; papers often have 10,000."""
 
 RIGHT = Scores(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 WRONG = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -80,28 +91,38 @@ class Mean:
         return format(self)
 
 
-def bootstrap_mean(values: Sequence[float], seed: int = 42, resamples: int = 1000) -> Mean:
+def bootstrap_mean(values: Sequence[float], seed: int = 42, resamples: int = RESAMPLES) -> Mean:
     """Compute a mean over questions and its 95 % percentile bootstrap interval."""
     if not values:
         raise ValueError("no values to take the mean of")
     n = len(values)
-    draws = _draws(n, seed, resamples)
-    means = sorted(sum(map(values.__getitem__, draw)) / n for draw in draws)
-    low, high = means[round(0.025 * resamples)], means[round(0.975 * resamples) - 1]
+    draws = draw_resamples(n, seed, resamples)
+    low, high = interval([sum(map(values.__getitem__, draw)) / n for draw in draws])
     return Mean(sum(values) / n, low, high, n)
 
 
 @lru_cache(maxsize=1)
-def _draws(n: int, seed: int, resamples: int) -> list[list[int]]:
+def draw_resamples(n: int, seed: int, resamples: int) -> "list[array[int]]":
     """Draw the resamples' positions; cached for the other metrics of the same questions."""
     rng = random.Random(seed)
     positions = list(range(n))
-    return [rng.choices(positions, k=n) for _ in range(resamples)]
+    return [array("I", rng.choices(positions, k=n)) for _ in range(resamples)]
 
 
-def average(scores: Sequence[object], names: Iterable[str]) -> dict[str, Mean]:
+def interval(resampled: Iterable[float]) -> tuple[float, float]:
+    """Return the 95 % percentile interval of resampled values."""
+    ranked = sorted(resampled)
+    return ranked[round(0.025 * len(ranked))], ranked[round(0.975 * len(ranked)) - 1]
+
+
+def average(
+    scores: Sequence[object], names: Iterable[str], resamples: int = RESAMPLES
+) -> dict[str, Mean]:
     """Average scores over questions, each by its name."""
-    return {name: bootstrap_mean([getattr(one, name) for one in scores]) for name in names}
+    return {
+        name: bootstrap_mean([getattr(one, name) for one in scores], resamples=resamples)
+        for name in names
+    }
 
 
 def normalise_answer(text: str) -> str:
@@ -219,22 +240,26 @@ def match_values(predicted: Sequence[str], gold: Collection[str]) -> list[str]:
 
 
 class NameScores(NamedTuple):
-    """The scores of one question by names.
+    """The scores of one question by names; `tables.NAME_RULES` says what they mean."""
 
-    `contained`: without blanks and capitals, the answers in one text contain a gold name, or a gold
-    name contains them.
-    """
+    hits_at_1: float  # BPC
+    f1: float
+    contained: float  # ToG, PoG and KnowPath
+    rog_hit: float  # RoG and GCR
+    rog_f1: float
+    subgraphrag_hits_at_1: float  # SubgraphRAG and Path Pooling
+    subgraphrag_f1: float
 
-    hits_at_1: float  # of the first name, in lower case with single blanks
-    f1: float  # of the set of such names
-    contained: float
 
-
-def score_names(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> NameScores:
+def score_names(
+    predicted: Sequence[str], golds: Sequence[Collection[str]], question: str = ""
+) -> NameScores:
     """Score the names of answers, best first, against the gold set with the best F1.
 
-    >>> score_names(["New York"], [["New York City"]])
-    NameScores(hits_at_1=0.0, f1=0.0, contained=1.0)
+    >>> score_names(["The New York City!"], [["New York", "Albany"]])[:3]
+    (0.0, 0.0, 1.0)
+    >>> score_names(["The New York City!"], [["New York", "Albany"]])[3:]
+    (1.0, 0.6666666666666666, 1.0, 0.6666666666666666)
     """
     names = list(filter(None, map(_single_blanks, predicted)))
     exact = [score(names, {*filter(None, map(_single_blanks, gold))}) for gold in golds]
@@ -242,7 +267,54 @@ def score_names(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> N
     said = _without_blanks(", ".join(names))
     wanted = [name for gold in golds for name in map(_without_blanks, gold) if name]
     contained = bool(said) and any(said in name or name in said for name in wanted)
-    return NameScores(best.hits_at_1, best.f1, float(contained))
+    predicted = list(dict.fromkeys(filter(str.strip, predicted)))
+    named = [list(filter(str.strip, gold)) for gold in golds]
+    rog = max(_score_rog(predicted, gold) for gold in named)
+    subgraphrag = max(_score_subgraphrag(predicted, gold, question.lower()) for gold in named)
+    return NameScores(best.hits_at_1, best.f1, float(contained), *rog[::-1], *subgraphrag[::-1])
+
+
+def _score_rog(predicted: Sequence[str], gold: Collection[str]) -> tuple[float, float]:
+    """Return F1 and hit: gold names that all answers in one text contain.
+
+    An answer may contain several, so precision would exceed 1 in RoG's code.
+    """
+    if not predicted or not gold:
+        return (0.0, 0.0) if predicted or gold else (1.0, 1.0)
+    said = " ".join(map(_normalise_name, predicted))
+    right = sum(_normalise_name(name) in said for name in gold)
+    return _f1(min(1.0, right / len(predicted)), right / len(gold)), float(right > 0)
+
+
+def _score_subgraphrag(
+    predicted: Sequence[str], gold: Collection[str], question: str
+) -> tuple[float, float]:
+    """Return F1 and Hits@1: each gold name, the longest first, may take one answer."""
+    if not predicted or not gold:
+        return (0.0, 0.0) if predicted or gold else (1.0, 1.0)
+    of_time = "when" in question or "what year" in question
+    is_loose = _LOOSE.search(question) is not None
+
+    def match(answer: str, name: str) -> bool:
+        year = name.partition("-")[0]
+        wanted = _normalise_name(year if of_time and year.isdigit() else name)
+        said = _normalise_name(answer)
+        return wanted in said or (is_loose and said in wanted)
+
+    left = sorted(predicted, key=len, reverse=True)
+    for name in sorted(set(gold), key=lambda name: (-len(name), name)):
+        taken = next((answer for answer in left if match(answer, name)), None)
+        if taken is not None:
+            left.remove(taken)
+    right = len(predicted) - len(left)
+    first = any(match(predicted[0], name) for name in gold)
+    return _f1(right / len(predicted), right / len({*gold})), float(first)
+
+
+def _normalise_name(name: str) -> str:
+    """Remove capitals, punctuation, articles and blanks, unless nothing else is left."""
+    text = _ARTICLES.sub(" ", name.lower().translate(_PUNCTUATION))
+    return " ".join(text.split()) or _single_blanks(name)
 
 
 def _single_blanks(name: str) -> str:
@@ -301,13 +373,13 @@ def _official(found: set[str], gold: Collection[str]) -> OfficialScores:
     return OfficialScores(precision, recall, _f1(precision, recall))
 
 
-def official_means(scores: Sequence[OfficialScores]) -> OfficialMeans:
+def official_means(scores: Sequence[OfficialScores], resamples: int = RESAMPLES) -> OfficialMeans:
     """Average official scores over questions."""
-    means = average(scores, OfficialScores._fields)
+    means = average(scores, OfficialScores._fields, resamples)
     return OfficialMeans(
         precision=means["precision"],
         recall=means["recall"],
         f1=means["f1"],
         f1_of_means=_f1(means["precision"].mean, means["recall"].mean),
-        true_accuracy=bootstrap_mean([float(one.f1 == 1.0) for one in scores]),
+        true_accuracy=bootstrap_mean([float(one.f1 == 1.0) for one in scores], resamples=resamples),
     )

@@ -11,7 +11,13 @@ from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from kbqa.engine.evaluation.scores import Mean, bootstrap_mean
+from kbqa.engine.evaluation.scores import (
+    RESAMPLES,
+    Mean,
+    bootstrap_mean,
+    draw_resamples,
+    interval,
+)
 
 _BINS = 10
 RIGHT_F1 = 0.5
@@ -116,7 +122,7 @@ def cover(pairs: Iterable[tuple[float, float]]) -> list[Covered]:
 
 
 def paired_bootstrap(
-    first: Sequence[float], second: Sequence[float], seed: int = 42, resamples: int = 1000
+    first: Sequence[float], second: Sequence[float], seed: int = 42, resamples: int = RESAMPLES
 ) -> Mean:
     """Compute the mean difference of two runs, and its 95 % percentile bootstrap interval.
 
@@ -125,6 +131,36 @@ def paired_bootstrap(
     Source: Efron and Tibshirani 1993, §13.3 (percentile interval); Koehn 2004 (pairing).
     """
     return bootstrap_mean(_differences(first, second), seed, resamples)
+
+
+def relative_change(
+    first: Sequence[float],
+    second: Sequence[float],
+    units: tuple[Sequence[float], Sequence[float]] | None = None,
+    resamples: int = RESAMPLES,
+) -> Mean | None:
+    """Compute by which share the second run's total is above the first's, and its interval.
+
+    With `units`, such as the calls of both runs for each question, the totals are divided by
+    theirs. Each resample draws questions, with both runs' values. None if the first run's total is
+    0; resamples of which this is true are left out.
+
+    >>> relative_change([100, 100], [80, 70]).mean
+    -0.25
+    """
+    n = len(first)
+    columns = (first, second, *(units or ()))
+
+    def change(draw: Iterable[int]) -> float | None:
+        old, new, *counts = (sum(map(column.__getitem__, draw)) for column in columns)
+        if counts:
+            old, new = old * counts[1], new * counts[0]
+        return new / old - 1 if old else None
+
+    if (total := change(range(n))) is None:
+        return None
+    changes = map(change, draw_resamples(n, 42, resamples))
+    return Mean(total, *interval(each for each in changes if each is not None), n)
 
 
 def count_signs(first: Sequence[float], second: Sequence[float]) -> Signs:

@@ -143,6 +143,16 @@ METRIC_NAMES: Mapping[str, str] = {
     "f1": "F1",
 }
 
+NAME_METRICS: Mapping[str, str] = {
+    "hits_at_1": "Hits@1, BPC",
+    "f1": "F1, BPC",
+    "contained": "contained, ToG",
+    "rog_hit": "Hit, RoG",
+    "rog_f1": "F1, RoG",
+    "subgraphrag_hits_at_1": "Hits@1, SubgraphRAG",
+    "subgraphrag_f1": "F1, SubgraphRAG",
+}
+
 BREAKDOWN_NAMES: Mapping[str, str] = {
     "kind": "kind of gold",
     "category": "category",
@@ -169,8 +179,14 @@ DEFINITIONS: Mapping[str, str] = {
     "several gold sets": "a question with several parses (WebQSP) counts with the one of best F1",
     "failed": "a question that ended in an error scores 0",
     "not scored": "a question without gold answers is left out of all scores",
-    "interval": "95 % percentile bootstrap over questions, 1,000 resamples, seed 42",
 }
+
+
+def define_scores(resamples: int) -> dict[str, str]:
+    """Return the definitions, with that of the intervals."""
+    drawn = f"95 % percentile bootstrap over questions, {resamples:,} resamples, seed 42"
+    return {**DEFINITIONS, "interval": drawn}
+
 
 OFFICIAL_RULE = (
     "The rule of WebQSP's official script. Its F1 is ours. Its precision is 1 if nothing is "
@@ -181,7 +197,18 @@ NAME_RULES = (
     "Names, not ids: two entities of one name are the same here. BPC: the names in lower case with "
     "single blanks; Hits@1 is of the first answer, F1 of the set. Contained, the rule of ToG, PoG "
     "and KnowPath: without blanks and capitals, the answers in one text contain a gold name or a "
-    "gold name contains them; an empty answer is wrong here, and right in their code."
+    "gold name contains them; an empty answer is wrong here, and right in their code. RoG and "
+    "SubgraphRAG compare names without capitals, punctuation and articles, and an answer that "
+    "contains a gold name matches it. RoG, also GCR's Hit: Hit is 1 if the answers in one text "
+    "contain a gold name, which some papers call Hits@1; F1 is of the gold names contained, and "
+    "precision is at most 1. SubgraphRAG, also Path Pooling: Hits@1 is of the first answer; in F1 "
+    "each answer matches one gold name. To questions such as when and where, a part of a gold name "
+    "matches too, and to when a date's year."
+)
+
+NO_GOLD_NAMES = (
+    "The rows have no names of gold answers. They come from the question set. If it has names, an "
+    "older kbqa wrote the rows: run `kbqa eval` again."
 )
 
 ORIGIN_RULE = (

@@ -41,6 +41,22 @@ def test_scores_by_name_are_an_option(runs: tuple[Path, Path]) -> None:
     assert "Scores by the names of answers" in _call("report", runs[0], "--names").stdout
 
 
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_resamples_are_an_option(runs: tuple[Path, Path], command: str) -> None:
+    files = runs[:1] if command == "report" else runs
+    assert "1,000 resamples" in " ".join(_call(command, *files).stdout.split())
+    more = _call(command, *files, "--resamples", 10_000).stdout
+    assert "10,000 resamples" in " ".join(more.split())
+    assert "10 is not in the range" in _call(command, *files, "--resamples", 10).stderr
+
+
+def test_a_comparison_by_names_is_an_option(tmp_path: Path) -> None:
+    rows = [make_row("q", ["m.1"], gold_names=[["else"]])]
+    runs = write_run(tmp_path, rows, "a"), write_run(tmp_path, rows, "b")
+    assert "F1, SubgraphRAG" not in _call("compare", *runs).stdout
+    assert "F1, SubgraphRAG" in _call("compare", *runs, "--names").stdout
+
+
 def test_pictures_are_told_on_stderr(runs: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the plots extra")
     done = _call("report", runs[0], "--json", "--plots", tmp_path / "pictures")

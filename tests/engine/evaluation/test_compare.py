@@ -40,10 +40,18 @@ def _compare(
     first: list[MadeRow] = FIRST,
     second: list[MadeRow] = SECOND,
     metric: str = "f1",
+    names: bool = False,
+    resamples: int = 1000,
     **manifest: object,
 ) -> RunComparison:
     a = read_run(write_run(directory, first, "a"))
-    return compare_runs(a, read_run(write_run(directory, second, "b", **manifest)), metric)
+    b = read_run(write_run(directory, second, "b", **manifest))
+    return compare_runs(a, b, metric, names=names, resamples=resamples)
+
+
+def _costly(id_: str, calls: int, tokens: int, **changes: object) -> MadeRow:
+    general = {"calls": calls, "input_tokens": tokens, "output_tokens": 10 * calls}
+    return make_row(id_, calls=calls, usage={"general": general}, **changes)
 
 
 def test_questions_that_both_scored_are_compared(tmp_path: Path) -> None:
@@ -102,6 +110,70 @@ def test_the_metric_is_compared_by_what_the_gold_queries_are_like(tmp_path: Path
     text = render_text(compare_sections(compared, 0))
     assert "F1 by hops of the gold path\n" in text
     assert "1  2  0.500  1.000  +0.500 [+0.000, +1.000]" in text
+
+
+def test_what_a_question_takes_is_compared(tmp_path: Path) -> None:
+    first = [_costly("a", 2, 1000), _costly("b", 4, 3000)]
+    second = [_costly("a", 2, 500), _costly("b", 2, 1500, seconds={"answer": 3.0})]
+    compared = _compare(tmp_path, first, second)
+    found = {name: (one.a, one.b, one.change.mean) for name, one in compared.costs.items()}
+    assert found == {
+        "calls": (3.0, 2.0, pytest.approx(-1 / 3)),
+        "general_calls": (3.0, 2.0, pytest.approx(-1 / 3)),
+        "input_tokens": (2000.0, 1000.0, -0.5),
+        "output_tokens": (30.0, 20.0, pytest.approx(-1 / 3)),
+        "seconds": (1.5, 2.25, 0.5),
+        "input_tokens_per_call": (pytest.approx(4000 / 6), 500.0, -0.25),
+    }
+    assert compared.costs["input_tokens"].change == Mean(-0.5, -0.5, -0.5, 2)
+    assert compared.to_dict()["costs"]["calls"]["n"] == 2
+    text = render_text(compare_sections(compared, 0))
+    assert "2  2,000.00  1,000.00  -50.0% [-50.0%, -50.0%]\n" in text
+
+
+def test_costs_that_a_run_does_not_know_are_left_out(tmp_path: Path) -> None:
+    first = [_costly("a", 2, 1000), _costly("b", 4, 3000, seconds=None)]
+    # The server counted no tokens, and one question failed.
+    second = [_costly("a", 2, 0), make_failed_row("b")]
+    costs = _compare(tmp_path, first, second).costs
+    assert {name: one.n for name, one in costs.items()} == {
+        "calls": 1,
+        "general_calls": 1,
+        "seconds": 1,
+    }
+    failed = [make_failed_row("a")]
+    compared = _compare(tmp_path, failed, failed)
+    assert compared.costs == {}
+    assert "What a question takes" not in render_text(compare_sections(compared, 0))
+
+
+def test_a_run_that_asked_no_general_model_has_no_change_from_it(tmp_path: Path) -> None:
+    costs = _compare(tmp_path, [_costly("a", 0, 0)], [_costly("a", 1, 50)]).costs
+    assert (costs["input_tokens"].b, costs["input_tokens"].change) == (50.0, None)
+    assert "input_tokens_per_call" not in costs
+
+
+def test_scores_by_names_are_compared_if_asked_for(tmp_path: Path) -> None:
+    first = [make_row("a", gold_names=[["name of m.1"]]), make_row("b", ["m.1"])]
+    second = [make_row("a", ["m.1"], gold_names=[["name of m.1"]]), make_row("b", ["m.1"])]
+    assert _compare(tmp_path, first, second).name_differences is None
+    compared = _compare(tmp_path, first, second, names=True)
+    assert compared.name_differences is not None
+    one = compared.name_differences["all"]["subgraphrag_f1"]
+    assert (one.a, one.b, one.signs, one.difference.n) == (0.0, 1.0, Signs(1, 0, 0), 1)
+    assert compared.to_dict()["name_tiers"]["all"]["f1"]["signs"]["wins"] == 1
+    text = render_text(compare_sections(compared, 0))
+    assert "Tier all by names, n = 1\n" in text
+    assert max(map(len, text.splitlines())) <= WIDTH
+    unnamed = _compare(tmp_path, first[1:], second[1:], names=True)
+    assert "no names of gold answers" in render_text(compare_sections(unnamed, 0))
+
+
+def test_more_resamples_are_told(tmp_path: Path) -> None:
+    compared = _compare(tmp_path, resamples=2000)
+    assert "2,000 resamples" in render_text(compare_sections(compared, 0)).replace("\n", " ")
+    assert compared.to_dict()["resamples"] == 2000
+    assert "2,000 resamples" in compared.to_dict()["definitions"]["interval"]
 
 
 def test_other_gold_answers_are_refused(tmp_path: Path) -> None:

@@ -140,10 +140,33 @@ def test_scores_by_name_are_given_where_they_are_asked_for(tmp_path: Path) -> No
     assert [(each.mean, each.n) for each in found] == [(0.25, 4), (0.25, 4), (0.5, 4)]
     assert json.loads(json.dumps(report.to_dict()))["name_scores"]["independent"]["f1"]["n"] == 1
     text = render_text(report_sections(report))
-    assert "contained (their rule)" in text
+    assert "contained, ToG" in text
+    assert "Hits@1, SubgraphRAG" in text
     assert "an empty answer is wrong here" in text
+    assert max(map(len, text.splitlines())) <= WIDTH
+
+
+def test_a_question_set_without_names_is_not_sent_to_be_run_again(tmp_path: Path) -> None:
     unnamed = make_report(read_run(write_run(tmp_path, [make_row("a")], "old")), names=True)
-    assert "have no names of gold answers" in render_text(report_sections(unnamed))
+    text = " ".join(render_text(report_sections(unnamed)).split())
+    assert "have no names of gold answers. They come from the question set. If it has names" in text
+
+
+def test_names_are_scored_by_the_question_too(tmp_path: Path) -> None:
+    row = make_row("a", ["m.1"], question="when was it?", gold_names=[["2001-02-03"]])
+    row["answers"][0]["name"] = "2001"
+    [scores] = [each.name_scores for each in read_run(write_run(tmp_path, [row])).rows]
+    assert scores is not None
+    assert (scores.f1, scores.rog_f1, scores.subgraphrag_f1) == (0.0, 0.0, 1.0)
+
+
+def test_more_resamples_are_told(tmp_path: Path) -> None:
+    rows = [make_row("a", ["m.1"], type="x"), make_row("b", type="x"), make_row("WebQTest-1")]
+    run = read_run(write_run(tmp_path, rows))
+    few, many = (make_report(run, resamples=n) for n in (100, 2000))
+    assert "2,000 resamples" in " ".join(render_text(report_sections(many)).split())
+    assert (many.to_dict()["resamples"], few.resamples) == (2000, 100)
+    assert few.scores["all"]["f1"].mean == many.scores["all"]["f1"].mean
 
 
 def test_stages_of_walking_methods_have_an_order(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kbqa.engine.evaluation.statistics import (
     count_signs,
     cover,
     paired_bootstrap,
+    relative_change,
     separate,
     separate_right,
     sign_test,
@@ -122,6 +123,29 @@ def test_runs_of_other_lengths_are_refused():
         paired_bootstrap([0.0, 1.0], [0.0])
     with pytest.raises(ValueError, match="no values"):
         paired_bootstrap([], [])
+
+
+def test_a_relative_change_is_that_of_the_totals():
+    mean = relative_change([100.0, 300.0], [150.0, 150.0])
+    assert (mean.mean, mean.n) == (-0.25, 2)
+    assert (mean.low, mean.high) == (-0.5, 0.5), "of each question alone"
+
+
+def test_a_change_that_every_question_has_leaves_no_doubt():
+    first = [float(at) for at in range(1, 50)]
+    mean = relative_change(first, [0.75 * each for each in first])
+    assert (mean.mean, mean.low, mean.high) == (-0.25, -0.25, -0.25)
+
+
+def test_a_change_of_a_unit_is_that_of_the_quotients():
+    mean = relative_change([100.0, 100.0], [90.0, 90.0], ([1.0, 1.0], [2.0, 2.0]))
+    assert mean.mean == mean.low == mean.high == pytest.approx(-0.55)
+
+
+def test_from_nothing_there_is_no_change():
+    assert relative_change([0.0, 0.0], [1.0, 0.0]) is None
+    rare = relative_change([0.0] * 9 + [1.0], [0.0] * 9 + [2.0])
+    assert (rare.low, rare.high) == (1.0, 1.0)
 
 
 def test_tenths_rise_and_hold_every_pair():
