@@ -14,8 +14,8 @@ Source: Bounded Path Context, §3, algorithm 1, and appendices A and G; the word
 ours.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
 from typing import Annotated, Literal, NamedTuple
@@ -48,7 +48,7 @@ Relations:
 ENTITIES = """\
 A question is answered by following relations of the Freebase knowledge graph, hop by hop. The \
 relation below leads to several entities. Choose at most {width} of them that lead towards the \
-answer. Reply with their names alone, one a line, the best first.
+answer. Reply with their names alone, one a line, the best first, or with NONE if none does.
 
 Question: {question}
 History: {history}
@@ -70,7 +70,7 @@ Paths:
 ANSWER = """\
 Answer the question from these paths of the Freebase knowledge graph. `->` follows a relation \
 forwards, `<-` backwards. Reply with the names of all answers alone, one a line, written as in the \
-paths.
+paths, or with NONE if they hold no answer.
 
 Question: {question}
 Paths:
@@ -80,6 +80,20 @@ Paths:
 
 Marker = Literal["neutral", "start"]
 TailsBy = Literal["first", "choose"]
+Control = Literal["none", "random", "tog", "cot"]
+
+_OF_HISTORY = ("history", "marker", "hop_numbers")
+_OF_MODEL = (*_OF_HISTORY, "answer_paths", "check")
+"""Settings that only a language model heeds."""
+
+_OF_WALKS = ("depth", "width", "relation_cap", "beams", "directions", "keep", "tails")
+_IGNORED: Mapping[Control, Sequence[str]] = {
+    "none": (),
+    "random": (*_OF_HISTORY, "tails"),
+    "tog": ("history",),
+    "cot": (*_OF_MODEL, *_OF_WALKS),
+}
+"""Settings that a control does not heed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +125,10 @@ class BpcSettings:
         "Walks that stay when there are too many: open ones, as in the paper, or finished.",
     ] = "open"
     control: Annotated[
-        Literal["none", "random", "tog", "cot"],
+        Control,
         "Run a control of the paper instead: random walks, its variant of Think-on-Graph "
-        "(full history, chosen nodes, a check after each hop), or an answer without the graph.",
+        "(full history, chosen nodes, a check after each hop), or an answer without the graph, cot, "
+        "which is asked for without reasoning, as in the released code and unlike --method cot.",
     ] = "none"
     tails: Annotated[
         TailsBy | None,
@@ -130,6 +145,14 @@ class BpcSettings:
         check_counts(self, "depth", "width", "relation_cap", "beams", "answer_paths")
         if self.history != "full" and self.history < 0:
             raise InputError(f"history is {self.history}: use 0 or more, or full")
+        if ignored := self.changed(_IGNORED[self.control]):
+            raise InputError(f"control={self.control} does not use {ignored}: leave it out")
+
+    def changed(self, names: Iterable[str]) -> str:
+        """Return those of some settings that are not as by default, as text."""
+        defaults = {field.name: field.default for field in fields(self)}
+        values = {name: getattr(self, name) for name in names}
+        return ", ".join(f"{name}={v}" for name, v in values.items() if v != defaults[name])
 
     @property
     def shown_hops(self) -> int:
@@ -353,5 +376,7 @@ BPC = walking_method(
     BpcSettings,
     LIMITS,
     lambda session, chosen: _BoundedPathContext(session, chosen).answer(),
-    needs_model=lambda chosen: "control=cot" if chosen.control == "cot" else None,
+    needs_model=lambda chosen: (
+        "control=cot" if chosen.control == "cot" else chosen.changed(_OF_MODEL) or None
+    ),
 )
