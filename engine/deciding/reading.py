@@ -59,7 +59,7 @@ _STATED = (
 )
 _SAY = (
     r"(?:answer|assist|confirm|determine|deduce|derive|help with|identify|infer|locate|provide"
-    r"|verify|(?:find|give|name|say|see|tell) (?:any|an?|the|this|that|who|what|which|where|when)"
+    r"|verify|(?:find|give|name|say|see|tell)(?: (?:any|an?|the|this|that|wh(?:o|at|ich|ere|en))|$)"
     r"|(?:be )?(?:answered|determined|found|given|identified|inferred))"
 )
 _NOT = r"(?:not|cannot|cant|(?:can|do|does|did|is|are|was|were|could)(?: not|nt))"

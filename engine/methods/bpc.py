@@ -127,8 +127,8 @@ class BpcSettings:
     control: Annotated[
         Control,
         "Run a control of the paper instead: random walks, its variant of Think-on-Graph "
-        "(full history, chosen nodes, a check after each hop), or an answer without the graph, cot, "
-        "which is asked for without reasoning, as in the released code and unlike --method cot.",
+        "(full history, chosen nodes, a check after each hop), or cot, an answer without the "
+        "graph, which the released code, unlike --method cot, asks for without reasoning.",
     ] = "none"
     tails: Annotated[
         TailsBy | None,
