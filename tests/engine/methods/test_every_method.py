@@ -210,15 +210,15 @@ def test_a_refusal_is_no_answer(
         "Answerable": json.dumps({"Answerable": True, "Answers": [refusal]}),
         '"answers": ["name"': json.dumps({"path": [], "answers": [refusal]}),
         "Reply with Yes or No": f"Yes\n{refusal}",
-        "Triples:\n(": f"It is not said.\nans: {refusal}",
-        "Paths:\n": f"It is not said.\nans: {refusal}" if method == "path-pooling" else refusal,
     }
 
     def reply(prompt: str) -> str:
         options = re.findall(r"^\d+\. (.*)$", prompt, re.MULTILINE)
-        if options and not re.search("[Aa]nswer the question|Can the question|memory", prompt):
-            scores = {option: 0.9 for option in options}
+        if options and not re.search("^Answer|Can the|at its end", prompt):
+            scores = dict.fromkeys(options, 0.9)
             return json.dumps(scores) if "score" in prompt.lower() else "\n".join(options[:2])
+        if method in ("subgraph", "path-pooling"):
+            return f"The brother of Justin Bieber is asked for.\nans: {refusal}"
         return next((said for words, said in forms.items() if words in prompt), refusal)
 
     answer, _ = ask_by(method, reply, **settings)
