@@ -222,8 +222,8 @@ class ChatChoice:
     extra: Annotated[
         Mapping[str, Any] | None,
         Option(
-            "Parameters of each request to it; null leaves one of kbqa's out. To switch thinking "
-            """off: '{"chat_template_kwargs": {"enable_thinking": false}}'.""",
+            "Parameters to add to each request to it; null leaves out one that kbqa sends. On many "
+            """servers '{"chat_template_kwargs": {"enable_thinking": false}}' stops thinking.""",
             "--llm-extra",
             metavar="JSON",
             type=_Parsed("JSON", parse_extra),

@@ -79,6 +79,7 @@ _REFUSAL = re.compile(
     rf"|(?:unable|impossible) to {_SAY}\b"
     rf"|none of (?:the|these|those|them)\b|(?:im |i am )?sorry (?:but|i|the|there|no|we)\b"
 )
+_CONSEQUENCE = re.compile(r",? (?:so|therefore|thus|hence)\b,? ")
 _CLAUSE_ENDS = re.compile(r"(?<=\w\w[.!?]) |; |,? (?:but|however|though|although)\b,? ?")
 _YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)
 _NO = re.compile(r"\W*(?:no|false|not)\b", re.IGNORECASE)
@@ -273,13 +274,13 @@ def is_no_answer(text: str) -> bool:
 
 
 def without_refusals(text: str) -> str:
-    """Remove the clauses of a text that say that there is no answer.
+    """Remove the clauses of a text that say that there is no answer, or why.
 
     >>> without_refusals("I cannot be sure. No path is given, but it may be Paris")
     'I cannot be sure. it may be Paris'
     """
     clauses = _CLAUSE_ENDS.split(text)
-    kept = [clause for clause in clauses if not is_no_answer(clause)]
+    kept = [each for each in clauses if not any(map(is_no_answer, _CONSEQUENCE.split(each)))]
     return text if len(kept) == len(clauses) else " ".join(kept)
 
 

@@ -200,7 +200,10 @@ REFUSALS = [
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize(
     ("method", "settings"),
-    [*((name, {}) for name in WALKERS if name != "trace"), ("trace", {"answer": "llm"})],
+    [
+        *((name, {}) for name in WALKERS if name != "trace"),
+        ("trace", {"answer": "llm", "depth": 2}),
+    ],
 )
 def test_a_refusal_is_no_answer(
     method: str, settings: dict[str, Any], refusal: str, ask_by: Any
@@ -215,8 +218,9 @@ def test_a_refusal_is_no_answer(
     def reply(prompt: str) -> str:
         options = re.findall(r"^\d+\. (.*)$", prompt, re.MULTILINE)
         if options and not re.search("^Answer|Can the|at its end", prompt):
-            scores = dict.fromkeys(options, 0.9)
-            return json.dumps(scores) if "score" in prompt.lower() else "\n".join(options[:2])
+            chosen = [option for option in options if "sibling" in option] or options[:2]
+            scores = dict.fromkeys(chosen, 0.9)
+            return json.dumps(scores) if "score" in prompt.lower() else "\n".join(chosen)
         if method in ("subgraph", "path-pooling"):
             return f"The brother of Justin Bieber is asked for.\nans: {refusal}"
         return next((said for words, said in forms.items() if words in prompt), refusal)
