@@ -14,6 +14,7 @@ from misbehaving_server import Answer, MisbehavingServer
 from kbqa.engine.chat.model import Message
 from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
+from kbqa.engine.files import manifest_path
 from kbqa.engine.methods import METHODS
 from kbqa.kb.graph import Graph
 from kbqa.kb.loading.load import load_freebase
@@ -136,6 +137,24 @@ def test_no_question_takes_more_calls_than_its_budget(
     records = [json.loads(row) for row in rows(tmp_path / "run.jsonl", *arguments)]
     assert [record["error"] for record in records] == [None] * len(QUESTIONS)
     assert all(record["usage"]["general"]["calls"] <= budget for record in records)
+
+
+def test_thinking_is_counted_and_extra_parameters_are_recorded(
+    server: MisbehavingServer, questions: Path, small_store: Path, tmp_path: Path
+) -> None:
+    server.offers("thinking")
+    server.says("Is it Bob?\n</think>\n\nKingston")
+    output = tmp_path / "run.jsonl"
+    command = ["--questions", str(questions), "--method", "io", "--llm", server.url]
+    command += ["--store", str(small_store), "--llm-extra", '{"top_k": 1}']
+    for row in map(json.loads, rows(output, *command)):
+        assert [answer["name"] for answer in row["answers"]] == ["Kingston"]
+        assert row["usage"]["general"]["reasoned_calls"] == 1
+    assert all(asked["top_k"] == 1 for asked in server.asked)
+    manifest = json.loads(manifest_path(output).read_text())
+    assert manifest["method"]["general_model"].endswith(' with {"top_k": 1}')
+    told = CliRunner().invoke(main, ["report", str(output)]).output
+    assert re.search(r"of these with reasoning, which is not read +1", told)
 
 
 REPLIES = [
