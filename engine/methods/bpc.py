@@ -14,8 +14,8 @@ Source: Bounded Path Context, §3, algorithm 1, and appendices A and G; the word
 ours.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Annotated, Literal, NamedTuple
@@ -26,7 +26,7 @@ from kbqa.engine.deciding.choosing import numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
-from kbqa.engine.methods import check_counts, walking_method
+from kbqa.engine.methods import changed_settings, check_counts, walking_method
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.walking import Followed, Offer, choose_relations
 from kbqa.sparql.errors import InputError
@@ -145,14 +145,8 @@ class BpcSettings:
         check_counts(self, "depth", "width", "relation_cap", "beams", "answer_paths")
         if self.history != "full" and self.history < 0:
             raise InputError(f"history is {self.history}: use 0 or more, or full")
-        if ignored := self.changed(_IGNORED[self.control]):
+        if ignored := changed_settings(self, _IGNORED[self.control]):
             raise InputError(f"control={self.control} does not use {ignored}: leave it out")
-
-    def changed(self, names: Iterable[str]) -> str:
-        """Return those of some settings that are not as by default, as text."""
-        defaults = {field.name: field.default for field in fields(self)}
-        values = {name: getattr(self, name) for name in names}
-        return ", ".join(f"{name}={v}" for name, v in values.items() if v != defaults[name])
 
     @property
     def shown_hops(self) -> int:
@@ -377,6 +371,6 @@ BPC = walking_method(
     LIMITS,
     lambda session, chosen: _BoundedPathContext(session, chosen).answer(),
     needs_model=lambda chosen: (
-        "control=cot" if chosen.control == "cot" else chosen.changed(_OF_MODEL) or None
+        "control=cot" if chosen.control == "cot" else changed_settings(chosen, _OF_MODEL) or None
     ),
 )

@@ -39,7 +39,7 @@ from kbqa.engine.deciding.session import (
     Step,
     WalkingMethod,
 )
-from kbqa.engine.methods import MethodMaker, Resources, check_counts
+from kbqa.engine.methods import MethodMaker, Resources, changed_settings, check_counts
 from kbqa.engine.retrieval.retrieval import (
     PoolingSettings,
     Retrieved,
@@ -151,6 +151,10 @@ def make_retrieving(
     if settings.reader == "llm":
         resources.require_language_model("reader=llm")
     reader = settings.reader or ("llm" if resources.chooser == "llm" else "kernels")
+    of_reader = ("prompt", "order", "follow_up", "max_tokens")
+    if reader == "kernels" and (ignored := changed_settings(settings, of_reader)):
+        resources.require_language_model(ignored)
+        raise InputError(f"reader=kernels does not use {ignored}: leave it out")
     walkers = resources.walkers(SEED)
     embedder = walkers.load_embedder()
     score = make_scorer(settings.scorer, embedder, settings.scorer_file, resources.graph.labels)

@@ -286,7 +286,8 @@ def test_what_only_a_language_model_heeds_is_refused_without_one(
     ask: Any, setting: dict[str, Any]
 ) -> None:
     [(name, value)] = setting.items()
-    with pytest.raises(InputError, match=f"^{name}={value} needs a general model to decide: add"):
+    written = "yes" if value is True else value
+    with pytest.raises(InputError, match=f"^{name}={written} needs a general model to decide: add"):
         ask(None, **setting)
 
 
