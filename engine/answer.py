@@ -7,7 +7,7 @@ evidence shows them as in the graph, and the kind of each unnamed node.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbqa.engine.chat.model import Usage
@@ -186,7 +186,7 @@ class Answer:
                 for e in self.linked
             ],
             "trace": self.trace.to_dict(),
-            "usage": {"general": asdict(self.usage)},
+            "usage": {"general": self.usage.to_dict()},
             "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
         }
 

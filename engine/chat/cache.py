@@ -253,7 +253,8 @@ class CountedChat:
 
     def _count(self, replies: Sequence[Reply]) -> list[Reply]:
         """Add up replies in their order: sums of floats then do not depend on threads."""
+        read = [replace(reply, text=without_reasoning(reply.text)) for reply in replies]
         with self._lock:
-            for reply in replies:
-                self._usage += reply.usage
-        return [replace(reply, text=without_reasoning(reply.text)) for reply in replies]
+            for reply, without in zip(replies, read, strict=True):
+                self._usage += replace(reply.usage, reasoned_calls=int(reply.text != without.text))
+        return read

@@ -5,11 +5,12 @@ question, `SpendingLimit` limits the requests of a process, and `RunBudget` shar
 among the questions of a run.
 """
 
+import json
 import re
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Literal, Protocol, TypedDict, Unpack
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, Protocol, TypedDict, Unpack
 
 from kbqa.sparql.errors import InputError, SpendingLimitReached
 
@@ -53,6 +54,7 @@ class Usage:
     output_tokens: int = 0
     seconds: float = 0.0  # wall time, retries included
     cost_usd: float | None = 0.0  # None if a price is not known
+    reasoned_calls: int = 0  # replies that held reasoning, which was removed
 
     def __add__(self, other: "Usage") -> "Usage":
         known = self.cost_usd is not None and other.cost_usd is not None
@@ -63,7 +65,15 @@ class Usage:
             output_tokens=self.output_tokens + other.output_tokens,
             seconds=self.seconds + other.seconds,
             cost_usd=(self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
+            reasoned_calls=self.reasoned_calls + other.reasoned_calls,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record; `reasoned_calls` only if there are any."""
+        record = asdict(self)
+        if not self.reasoned_calls:
+            del record["reasoned_calls"]
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +194,34 @@ def parse_price(text: str) -> Price:
             "output tokens, such as 0.15/0.60"
         )
     return Price(float(found[1]), float(found[2]))
+
+
+# What kbqa itself sends, or could not read the reply to.
+_NOT_EXTRA = {"messages": "kbqa writes them", "model": "use --llm-model", "stream": "not read"}
+
+
+def parse_extra(text: str) -> dict[str, Any]:
+    """Read parameters for requests as given on the command line.
+
+    >>> parse_extra('{"temperature": null, "chat_template_kwargs": {"enable_thinking": false}}')
+    {'temperature': None, 'chat_template_kwargs': {'enable_thinking': False}}
+    """
+
+    def refuse(number: str) -> None:
+        raise ValueError(f"{number} is no number of JSON")
+
+    try:
+        extra = json.loads(text, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{text!r} is not JSON ({error}): {_SUCH_EXTRA}") from None
+    if not isinstance(extra, dict):
+        raise InputError(f"{text!r} is not a JSON object: {_SUCH_EXTRA}")
+    for name in _NOT_EXTRA.keys() & extra.keys():
+        raise InputError(f"{name!r} cannot be set here: {_NOT_EXTRA[name]}")
+    return extra
+
+
+_SUCH_EXTRA = """write it as '{"temperature": null, "max_completion_tokens": 4096}'"""
 
 
 class SpendingLimit:

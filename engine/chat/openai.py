@@ -4,13 +4,15 @@ To a single request (`OpenAIServer`) this adds retries, a limit on concurrent re
 limit and the counting. Servers differ, so an answer needs no more than a text.
 """
 
+import json
 import logging
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
@@ -43,6 +45,15 @@ if TYPE_CHECKING:
 
 # OpenAI's newer models refuse the older name, other servers may not know the newer one.
 _LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+_OPTIONAL = (*_LIMIT_NAMES, "temperature", "seed")
+
+# OpenAI: "Unsupported parameter: 'max_tokens'", "does not support 0.0", and in Azure "Unrecognized
+# request argument"; vLLM and Mistral: "Extra inputs are not permitted".
+_SAYS_REFUSED = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)"
+    r"|extra_forbidden|deprecated",
+    re.IGNORECASE,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +74,8 @@ class OpenAIChat:
         price: Of its tokens; by default the one that `find_price` finds.
         concurrency: Most requests at once. A pause between tries does not count as one.
         timeout_s: For one request, from the connection to the last byte of the answer.
+        extra: Parameters that each request has besides, or instead of kbqa's own of that name. One
+            that is None is left out.
 
     Raises:
         InputError: The URL or the key is not valid, or the limit is in USD and the price unknown.
@@ -79,8 +92,9 @@ class OpenAIChat:
         concurrency: int = DEFAULT_CONCURRENCY,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         retrying: Retrying | None = None,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
-        self._limit = limit or SpendingLimit()
+        self._extra, self._limit = dict(extra or {}), limit or SpendingLimit()
         self._server = OpenAIServer(url, timeout_s)
         self._model = self._only_model() if model is None else model
         self.price = price or find_price(self._model)
@@ -95,13 +109,19 @@ class OpenAIChat:
 
     @property
     def name(self) -> str:
-        """The model and its server, for reports."""
-        return f"{self._model} at {self._server.url}"
+        """The model, its server and extra parameters, for reports and manifests."""
+        extra = f" with {self._written_extra}" if self._extra else ""
+        return f"{self._model} at {self._server.url}{extra}"
 
     @property
     def identity(self) -> Mapping[str, str]:
         """Everything but a call's own arguments that can change its reply."""
-        return {"model": self._model, "url": self._server.url}
+        extra = {"extra": self._written_extra} if self._extra else {}
+        return {"model": self._model, "url": self._server.url, **extra}
+
+    @property
+    def _written_extra(self) -> str:
+        return json.dumps(self._extra, sort_keys=True)
 
     def complete(
         self,
@@ -126,11 +146,13 @@ class OpenAIChat:
                     # Counted before the next request gets the slot.
                     self._limit.add_cost(completion.usage.cost_usd)
             except RequestFailed as failure:
-                if not self._can_do_without(failure.parameter, refused):
+                parameter = self._named(failure.refusal)
+                if not self._can_do_without(failure.refusal, parameter, refused):
+                    failure.advice = failure.advice or _how_to_leave_out(parameter)
                     raise
                 return ask()
             usage += completion.usage
-            self._check_text(completion, max_tokens)
+            self._check_text(completion)
             return completion
 
         completion = self._retrying.call(ask, self.name)
@@ -148,19 +170,19 @@ class OpenAIChat:
         refused: AbstractSet[str],
     ) -> "_Completed":
         """Send one request, without the parameters that the server refused."""
-        from openai import omit
-
         names = _LIMIT_NAMES[::-1] if self._server.url == OPENAI_URL else _LIMIT_NAMES
         limit_name = next(name for name in names if name not in refused)
+        own: dict[str, Any] = {"temperature": temperature, "seed": seed}
+        if not self._extra.keys() & {*_LIMIT_NAMES}:
+            own[limit_name] = max_tokens
+        kept = {name: value for name, value in own.items() if name not in refused}
+        sent = {name: value for name, value in (kept | self._extra).items() if value is not None}
 
         def send(client: "OpenAI") -> bytes:
             response = client.chat.completions.with_raw_response.create(
                 model=self._model,
                 messages=[_write_message(message) for message in messages],
-                max_tokens=max_tokens if limit_name == "max_tokens" else omit,
-                max_completion_tokens=max_tokens if limit_name != "max_tokens" else omit,
-                temperature=omit if "temperature" in refused else temperature,
-                seed=omit if seed is None or "seed" in refused else seed,
+                extra_body=sent,
             )
             return response.content
 
@@ -170,11 +192,20 @@ class OpenAIChat:
             choice.message.content or "",
             choice.finish_reason or "no reason given",
             count_tokens(self.price, *_read_tokens(answer.usage), calls=0),
+            next((sent[name] for name in _LIMIT_NAMES if name in sent), None),
         )
 
-    def _can_do_without(self, parameter: str | None, refused: frozenset[str]) -> bool:
+    def _named(self, refusal: str) -> str | None:
+        """Return the parameter that a server names when it refuses a request."""
+        names = "|".join(map(re.escape, (*self._extra, *_OPTIONAL)))
+        found = re.search(rf"(?<!\w)(?:{names})(?!\w)", refusal)
+        return None if found is None else found[0]
+
+    def _can_do_without(self, refusal: str, parameter: str | None, refused: frozenset[str]) -> bool:
         """Note a refused parameter, and return whether to send the request without it."""
-        if parameter is None or parameter in refused or refused | {parameter} >= {*_LIMIT_NAMES}:
+        if parameter is None or parameter in self._extra or not _SAYS_REFUSED.search(refusal):
+            return False
+        if parameter in refused or refused | {parameter} >= {*_LIMIT_NAMES}:
             return False
         if parameter not in self._refused:
             self._refused |= {parameter}
@@ -186,19 +217,23 @@ class OpenAIChat:
             )
         return True
 
-    def _check_text(self, completion: "_Completed", max_tokens: int) -> None:
+    def _check_text(self, completion: "_Completed") -> None:
         if without_reasoning(completion.text).strip():
             return
         # Reasoning models do the first two, and would again.
         if completion.finish_reason == "length":
-            what = f"used all of its {max_tokens} tokens without writing any text"
+            tokens = "tokens" if completion.limit is None else f"{completion.limit} tokens"
+            what = f"used all of its {tokens} without writing any text"
         elif completion.text.strip():
             what = "wrote its reasoning and no reply"
         else:
             raise RequestFailed(
                 f"{self.name} sent an empty text ({completion.finish_reason})", may_pass=True
             )
-        advice = "Use a model that does not reason before it writes."
+        advice = (
+            "Use a model that does not reason before it writes, or switch that off: many servers "
+            """take --llm-extra '{"chat_template_kwargs": {"enable_thinking": false}}'."""
+        )
         raise RequestFailed(f"{self.name} {what}", advice, may_pass=False)
 
     def _only_model(self) -> str:
@@ -218,6 +253,13 @@ class _Completed(NamedTuple):
     text: str  # may be blank
     finish_reason: str  # in the server's words
     usage: Usage
+    limit: int | None  # of its tokens, if one was sent
+
+
+def _how_to_leave_out(parameter: str | None) -> str:
+    if parameter is None:
+        return ""
+    return f"""Leave out {parameter} with --llm-extra '{{"{parameter}": null}}'."""
 
 
 def _write_message(message: Message) -> "ChatCompletionMessageParam":

@@ -60,14 +60,14 @@ class RequestFailed(Exception):
         may_pass: bool,
         wait_s: float | None = None,
         raised_as: type[ModelError] = ModelError,
-        parameter: str | None = None,
+        refusal: str = "",
     ) -> None:
         super().__init__(words)
         self.advice = advice  # for the user
         self.may_pass = may_pass  # whether the request may succeed later
         self.wait_s = wait_s  # that the server asks for
         self.raised_as = raised_as  # by the call
-        self.parameter = parameter  # that the server does not take, if it says so
+        self.refusal = refusal  # what the server says of a request that it does not take
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +166,6 @@ _WORDS_SHOWN = 300
 # llama-cpp-python's. Old versions of vLLM only said that nothing is left for the reply.
 _SAYS_TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|max_tokens must be at least 1, got -|prompt is too long",
-    re.IGNORECASE,
-)
-
-# OpenAI: "Unsupported parameter: 'max_tokens'", "does not support 0.0", and in Azure "Unrecognized
-# request argument"; vLLM and Mistral: "Extra inputs are not permitted".
-_PARAMETER = re.compile(r"\b(temperature|max_tokens|max_completion_tokens|seed)\b")
-_SAYS_REFUSED = re.compile(
-    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)"
-    r"|extra_forbidden|deprecated",
     re.IGNORECASE,
 )
 
@@ -322,7 +313,7 @@ class OpenAIServer:
             advice,
             may_pass=(status in (408, 409, 429) or status >= 500) and not is_unpaid,
             wait_s=read_retry_after(error.response.headers, datetime.now(UTC)),
-            parameter=_refused_parameter(error),
+            refusal=_words_of_refusal(error),
         )
 
     def _too_long(self, words: str, model: str | None) -> RequestFailed:
@@ -361,15 +352,13 @@ def _repaired(body: bytes) -> bytes:
         return body
 
 
-def _refused_parameter(error: "APIStatusError") -> str | None:
-    """Return the parameter that a server refuses, if it is optional."""
+def _words_of_refusal(error: "APIStatusError") -> str:
+    """Return what a server says of a request that it does not take; nothing of other errors."""
     if error.status_code not in (400, 422):
-        return None
+        return ""
     # A 422 lists the fields at fault in its body.
     detail = error.body if error.status_code == 422 else ""
-    said = f"{error.param} {error.code} {error.message} {detail}"
-    named = _PARAMETER.search(said)
-    return named[1] if named and _SAYS_REFUSED.search(said) else None
+    return f"{error.param} {error.code} {error.message} {detail}"
 
 
 def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> str | None:

@@ -4,7 +4,7 @@ The options choose the small model, the general model and what it may cost, the 
 settings, the questions, and where a run's rows go.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +16,13 @@ from click.shell_completion import CompletionItem
 
 from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.asked import ChooserName
-from kbqa.engine.chat.model import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, Price, parse_price
+from kbqa.engine.chat.model import (
+    DEFAULT_CONCURRENCY,
+    DEFAULT_TIMEOUT_S,
+    Price,
+    parse_extra,
+    parse_price,
+)
 from kbqa.engine.cli import check_key
 from kbqa.engine.commands.screen import waiting
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS, describe_settings, split_settings
@@ -140,14 +146,13 @@ questions_option: Callable[[Command], Command] = click.option(
 """`--questions`, which the command takes as `file: Path`."""
 
 
-class _PriceType(click.ParamType[Price]):
-    name = "price"
+class _Parsed(click.ParamType[Any]):
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Price:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return parse_price(value)
+            return self._parse(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
 
@@ -163,7 +168,7 @@ class ChatLimits:
             "few models]",
             "--llm-price",
             metavar="IN/OUT",
-            type=_PriceType(),
+            type=_Parsed("price", parse_price),
         ),
     ] = None
     usd: Annotated[
@@ -214,6 +219,16 @@ class ChatChoice:
             metavar="NAME",
         ),
     ] = None
+    extra: Annotated[
+        Mapping[str, Any] | None,
+        Option(
+            "Parameters to add to each request to it; null leaves out one that kbqa sends. On many "
+            """servers '{"chat_template_kwargs": {"enable_thinking": false}}' stops thinking.""",
+            "--llm-extra",
+            metavar="JSON",
+            type=_Parsed("JSON", parse_extra),
+        ),
+    ] = None
     no_cache: Annotated[bool, Option("Do not use or write the reply cache.", "--no-llm-cache")] = (
         False
     )
@@ -255,6 +270,7 @@ class ChatChoice:
             limit=SpendingLimit(limits.usd, limits.calls),
             concurrency=limits.concurrency,
             timeout_s=limits.timeout_s,
+            extra=self.extra,
         )
         return model if self.no_cache else CachedChat(model, model.identity, model.price)
 

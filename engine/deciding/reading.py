@@ -43,22 +43,44 @@ _SCORE_LETTERS = 40
 _QUOTES = "\"'`*“”‘’ \t"
 _STOPS = frozenset({"stop", "none", "nothing", "n/a", "[]", "{}", "no relation", "no relations"})
 _NO_ANSWER = frozenset(
-    {
-        "",
-        "answer",
-        "answers",
-        "i do not know",
-        "i dont know",
-        "n a",
-        "no answer",
-        "no information available",
-        "none",
-        "not available",
-        "not known",
-        "null",
-        "unknown",
-    }
+    {"", "answer", "answers", "na", "n a", "none", "nothing", "null", "unanswerable", "unknown"}
 )
+
+# How a text begins, as `normalise` writes it, that says of an answer or an option: there is none.
+# What follows must be so particular that few names begin alike: there are songs called "Sorry", "I
+# Can't Help It" and "I Don't Know How to Love Him".
+_THING = (
+    r"(?:[a-z]+ ){0,3}?(?:answers?|paths?|triples?|facts?|relations?|relationships?|information"
+    r"|evidence|data|context|entit(?:y|ies)|options?|candidates?|match(?:es)?|results?|graph)"
+)
+_STATED = (
+    r"(?:available|certain|clear|contained|determinable|determined|enough|explicitly|found|given|in"
+    r"|included|known|listed|mentioned|possible|present|provided|shown|specified|stated|sufficient)"
+)
+_SAY = (
+    r"(?:answer|assist|confirm|determine|deduce|derive|help with|identify|infer|locate|provide"
+    r"|verify|(?:find|give|name|say|see|tell)(?: (?:any|an?|the|this|that|wh(?:o|at|ich|ere|en))|$)"
+    r"|(?:be )?(?:answered|determined|found|given|identified|inferred))"
+)
+_NOT = r"(?:not|cannot|cant|(?:can|do|does|did|is|are|was|were|could)(?: not|nt))"
+_REFUSAL = re.compile(
+    rf"(?:(?:there (?:is|are|was|were)|i (?:see|found|find|have)) )?"
+    rf"(?:no|not any|not enough|not sufficient|insufficient|too little) {_THING}\b"
+    rf"|(?:based on |from |given |in ){_THING} (?:it |i |there |this )?(?:is |are )?{_NOT}\b"
+    rf"|{_THING} (?:(?:is|are|was|were|could|can) )?"
+    rf"(?:{_NOT} (?:[a-z]+ly )?(?:{_STATED}|{_SAY}|contain|give|hold|have|include|lead|mention"
+    rf"|name|provide|say|show|specify|state|suffice|tell)|unknown|unclear|insufficient)\b"
+    rf"|(?:it|this|that|question|this question) {_NOT} (?:be )?(?:{_STATED}|{_SAY})\b"
+    rf"|there {_NOT} (?:enough|any|a|an) {_THING}\b"
+    rf"|(?:not|cannot|cant|could not) (?:{_STATED}|applicable|sure|{_SAY})\b"
+    rf"|(?:i|we) (?:am |are |was |were )?(?:{_NOT}|unable to|not able to) (?:[a-z]+ly )?{_SAY}\b"
+    rf"|(?:i|we) (?:do not|dont) (?:know(?: (?:the|who|what|which|where|when|any)\b|$)"
+    rf"|(?:have|see|find) (?:enough|any|access|sufficient|(?:the )?{_THING}))"
+    rf"|(?:unable|impossible) to {_SAY}\b"
+    rf"|none of (?:the|these|those|them)\b|(?:im |i am )?sorry (?:but|i|the|there|no|we)\b"
+)
+_CONSEQUENCE = re.compile(r",? (?:so|therefore|thus|hence)\b,? ")
+_CLAUSE_ENDS = re.compile(r"(?<=\w\w[.!?]) |; |,? (?:but|however|though|although)\b,? ?")
 _YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)
 _NO = re.compile(r"\W*(?:no|false|not)\b", re.IGNORECASE)
 _BRACED = re.compile(r"\{([^{}\n]{1,300})\}")
@@ -74,9 +96,10 @@ def read_choice(
     At most `most` count, if it is given. STOP, alone on a line, ends the list, and so does an empty
     list. The arrow of an option may be left out; it is then the first option of that name.
 
-    If `is_loose`, a name also counts if it contains an option or the option contains it; the
-    longest such option is taken. For relations, which models shorten; names of entities that
-    contain each other are different entities.
+    A line that says that there is none chooses nothing, whatever it names. If `is_loose`, a name
+    also counts if it contains an option, of several the longest; or if only one option contains it.
+    For relations, which models shorten; names of entities that contain each other are different
+    entities.
 
     >>> read_choice("1. people.person.parents\nnonsense\nSTOP", ["people.person.parents"], 3)
     Picked(chosen=(0,), scores=(), unread=('nonsense',), stops=True)
@@ -87,14 +110,16 @@ def read_choice(
     unread: list[str] = []
     stops = listed == []
     for line in lines:
-        if line.strip(_QUOTES + ".").lower() in _STOPS:
+        found = _option(line, options, is_loose=False)
+        if found is None and line.strip(_QUOTES + ".").lower() in _STOPS:
             stops = True
             break
-        found = _option(line, options, is_loose)
-        if found is None:
-            unread.append(line)
-        else:
+        if found is None and is_no_answer(line):
+            stops = True
+        elif found is not None or (found := _option(line, options, is_loose)) is not None:
             chosen[found] = None
+        else:
+            unread.append(line)
     if not (chosen or unread or stops):
         unread.append("(empty)")
     return Picked(tuple(chosen)[:most], (), clip_unread(unread), stops)
@@ -103,23 +128,28 @@ def read_choice(
 def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
     r"""Read options with their scores, best first: a dictionary, or lines that end in a number.
 
-    Scores are clipped to [0, 1].
+    Scores are clipped to [0, 1]. A reply that says that there is none scores nothing.
 
     >>> read_scores("1: 0.2\n2: 0.8", ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
     """
     found: dict[int, float] = {}
     unread: list[str] = []
+    stops = False
     record = read_record(reply)
     lines = _scored_lines(reply) if record is None else None
     for name, score in lines or (record or {}).items():
-        option = _option(name, options, is_loose)
-        if option is None or isinstance(score, bool) or not isinstance(score, (int, float)):
+        says_none = score is None and is_no_answer(name)
+        option = None if says_none else _option(name, options, is_loose)
+        if says_none:
+            stops = True
+        elif option is None or isinstance(score, bool) or not isinstance(score, (int, float)):
             unread.append(name if record is None else f"{name}: {score}")
         elif option not in found and score == score:  # not NaN
             found[option] = min(max(float(score), 0.0), 1.0)
     order = sorted(found, key=lambda at: -found[at])[:most]
-    return Picked(tuple(order), tuple(found[at] for at in order), clip_unread(unread))
+    scores = tuple(found[at] for at in order)
+    return Picked(tuple(order), scores, clip_unread(unread), stops)
 
 
 class Verdict(NamedTuple):
@@ -153,7 +183,7 @@ def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
     else:
         is_enough, text = read_yes(reply), _YES.sub("", reply)
         text = "\n".join(_BRACED.findall(text)) or text
-        is_clear = is_enough or _NO.match(reply) is not None
+        is_clear = is_enough or _NO.match(reply) is not None or is_no_answer(reply)
     if not is_enough:
         return Verdict(False, unread=() if is_clear else all_unread(reply))
     names, unread = read_names(text, known)
@@ -200,7 +230,8 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
 
     Returns the names, each once, and the unread parts. Names that the prompt showed are found
     first, so a comma inside one does not break it; the rest is taken as it stands. A sentence
-    counts only for the known names in it.
+    counts only for the known names in it, and what says that there is no answer for nothing. Nor
+    does a sentence below it, which explains it.
 
     >>> read_names("Washington, D.C., Paris\n- Rome", ["Washington, D.C."])
     (['Washington, D.C.', 'Paris', 'Rome'], ())
@@ -211,25 +242,46 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
     listed = read_list(reply)
     found: dict[str, None] = {}
     unread: list[str] = []
+    refuses = False
     for line in listed if listed is not None else plain_lines(reply):
         text = re.sub(r"^(?:the )?answers?(?: is| are)?\s*:\s*", "", line, flags=re.IGNORECASE)
         pieces = _known_pieces(text, by_key, longest)
         if any(is_known for _, is_known in pieces):
             pieces = [(p, is_known) for p, is_known in pieces if is_known or _is_name(p)]
-        elif not _is_name(text):
-            within = _within(text, by_key)
-            if not within and not is_no_answer(text):
+        elif (said := without_refusals(text)) != text or not _is_name(text):
+            within = _within(said, by_key)
+            refuses |= said != text
+            if not within and said == text:
                 unread.append(line)
             pieces = [(name, True) for name in within]
-        for piece, _ in pieces:
-            if not is_no_answer(piece):
+        elif refuses and text.endswith("."):
+            unread.append(line)
+            continue
+        for piece, is_known in pieces:
+            if piece and (is_known or not is_no_answer(piece)):
                 found[piece] = None
     return list(found), clip_unread(unread)
 
 
 def is_no_answer(text: str) -> bool:
-    """Return whether a text says that there is no answer, or says nothing."""
-    return normalise(text) in _NO_ANSWER
+    """Return whether a text says that there is no answer, or says nothing.
+
+    >>> is_no_answer("N/A"), is_no_answer("The paths do not contain it."), is_no_answer("No Doubt")
+    (True, True, False)
+    """
+    key = normalise(text)
+    return key in _NO_ANSWER or _REFUSAL.match(key) is not None
+
+
+def without_refusals(text: str) -> str:
+    """Remove the clauses of a text that say that there is no answer, or why.
+
+    >>> without_refusals("I cannot be sure. No path is given, but it may be Paris")
+    'I cannot be sure. it may be Paris'
+    """
+    clauses = _CLAUSE_ENDS.split(text)
+    kept = [each for each in clauses if not any(map(is_no_answer, _CONSEQUENCE.split(each)))]
+    return text if len(kept) == len(clauses) else " ".join(kept)
 
 
 def names_within(text: str, known: Sequence[str]) -> list[str]:
@@ -277,8 +329,24 @@ def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:
             return known.index(spelling)
     if not is_loose or len(shorter) < 3:
         return None
-    alike = [at for at, o in enumerate(lowered) if o and (o in shorter or shorter in o)]
-    return max(alike, key=lambda at: (len(options[at]), -at), default=None)
+    return _nearest(shorter, lowered, bare)
+
+
+def _nearest(text: str, options: Sequence[str], bare: Sequence[str]) -> int | None:
+    """Find the option that a text contains, or else that alone contains it; whole words first."""
+    alike = [at for at, o in enumerate(options) if o and (o in text or text in o)]
+    whole = [at for at in alike if _has_words(text, options[at])]
+    alike = whole or alike
+    contained = [at for at in alike if options[at] in text]
+    longest = max((len(options[at]) for at in contained), default=0)
+    nearest = [at for at in contained if len(options[at]) == longest] or alike
+    return nearest[0] if len({bare[at] for at in nearest}) == 1 else None
+
+
+def _has_words(one: str, other: str) -> bool:
+    """Return whether the longer of two texts has the shorter one, not cut out of a word."""
+    short, long = sorted((one, other), key=len)
+    return re.search(rf"(?<!\w){re.escape(short)}(?!\w)", long) is not None
 
 
 def _scored_lines(reply: str) -> Iterator[tuple[str, object]]:

@@ -59,7 +59,7 @@ CALLS_SPENT = WhyNot(
 )
 """Why a question that took all its calls has no answer, by any method."""
 
-_UNNAMED = WhyNot("unnamed", "the language model named no answer; see the steps of the trace")
+UNNAMED = WhyNot("unnamed", "the language model named no answer; see the steps of the trace")
 
 Stop = Literal["enough", "stopped", "depth", "nothing", "iterations", "budget", "direct"]
 """Why a method stopped walking; `_STOPS` says it in words."""
@@ -418,7 +418,7 @@ class Session:
 
     def _why_not(self, stop: Stop, said: Sequence[str] | None, stage: str) -> WhyNot:
         if said is not None:
-            return _UNNAMED
+            return UNNAMED
         if not self.topics and stage != "direct":
             return self.without_topic()
         if stop == "budget":

@@ -20,8 +20,8 @@ from kbqa.engine.evaluation.scores import (
 )
 from kbqa.sparql.relax import Level
 
-STAGES = ("specialised", "general", "explored", "fallback", "direct")
-"""Stages in the order in which they answer: those of RouterKGQA, then those of walking methods."""
+STAGES = ("specialised", "general", "explored", "retrieved", "fallback", "direct")
+"""Stages in the order in which they answer: those of RouterKGQA, then those of other methods."""
 
 UNKNOWN = "not known"
 NO_ANSWER = "no answer"

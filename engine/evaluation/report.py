@@ -223,6 +223,7 @@ def _count_errors(rows: Sequence[Row]) -> list[Errors]:
 _COST_NAMES = {
     "general_calls": "calls of the general model",
     "cached_calls": "of these from the cache",
+    "reasoned_calls": "of these with reasoning, which is not read",
 }
 # In the title or the facts already, or of no interest.
 _HIDDEN = ("gold entities", "question count", "schema version", "store summary")

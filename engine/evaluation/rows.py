@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 from typing import Annotated, Any, Protocol, TypeVar, get_args
@@ -93,7 +93,7 @@ class RowAnswer(RowPart):
 
 
 class GeneralUsage(RowPart):
-    """The cost of general models; only runs with timings have the last two."""
+    """The cost of general models; only runs with timings have `cached_calls` and `seconds`."""
 
     calls: int
     input_tokens: int = 0
@@ -101,6 +101,7 @@ class GeneralUsage(RowPart):
     cost_usd: float | None = None
     cached_calls: int | None = None
     seconds: float | None = None
+    reasoned_calls: int | None = None  # None if no reply held reasoning
 
 
 class RowUsage(RowPart):
@@ -307,7 +308,7 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
 
 def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
     calls, tokens = int(bool(candidates)), sum(candidate.tokens for candidate in candidates)
-    of_general = asdict(general)
+    of_general = general.to_dict()
     if timings:
         of_general["seconds"] = round(general.seconds, 6)
     else:
@@ -459,6 +460,9 @@ def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
         "calls": [row.calls for row in rows],
         "general_calls": [usage.calls for usage in general],
         "cached_calls": [usage.cached_calls for usage in general],
+        "reasoned_calls": [usage.reasoned_calls or 0 for usage in general]
+        if any(usage.reasoned_calls for usage in general)
+        else [],
         "decisions": [trace.get("decisions") for trace in traces],
         "tokens": [row.tokens for row in rows],
         "queries": [trace.get("queries") for trace in traces],

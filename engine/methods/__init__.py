@@ -7,7 +7,7 @@ as ``name=value``.
 
 import importlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
 from typing import (
@@ -235,6 +235,14 @@ def read_settings(settings: type[T], given: Mapping[str, object], method: str) -
             f"--set {name}={given[name]}: {name} is {known[name].values}. "
             f"See `kbqa methods {method}`."
         ) from None
+
+
+def changed_settings(settings: Any, names: Iterable[str]) -> str:
+    """Return those of some settings that are not as by default, as text; nothing if all are."""
+    defaults = {field.name: field.default for field in fields(settings)}
+    values = {name: getattr(settings, name) for name in names}
+    changed = (f"{name}={_written(v)}" for name, v in values.items() if v != defaults[name])
+    return ", ".join(changed)
 
 
 def check_counts(settings: Any, *names: str, least: int = 1) -> None:

@@ -26,7 +26,7 @@ from kbqa.engine.deciding.choosing import numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
-from kbqa.engine.methods import check_counts, walking_method
+from kbqa.engine.methods import changed_settings, check_counts, walking_method
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.walking import Followed, Offer, choose_relations
 from kbqa.sparql.errors import InputError
@@ -48,7 +48,7 @@ Relations:
 ENTITIES = """\
 A question is answered by following relations of the Freebase knowledge graph, hop by hop. The \
 relation below leads to several entities. Choose at most {width} of them that lead towards the \
-answer. Reply with their names alone, one a line, the best first.
+answer. Reply with their names alone, one a line, the best first, or with NONE if none does.
 
 Question: {question}
 History: {history}
@@ -70,7 +70,7 @@ Paths:
 ANSWER = """\
 Answer the question from these paths of the Freebase knowledge graph. `->` follows a relation \
 forwards, `<-` backwards. Reply with the names of all answers alone, one a line, written as in the \
-paths.
+paths, or with NONE if they hold no answer.
 
 Question: {question}
 Paths:
@@ -80,6 +80,20 @@ Paths:
 
 Marker = Literal["neutral", "start"]
 TailsBy = Literal["first", "choose"]
+Control = Literal["none", "random", "tog", "cot"]
+
+_OF_HISTORY = ("history", "marker", "hop_numbers")
+_OF_MODEL = (*_OF_HISTORY, "answer_paths", "check")
+"""Settings that only a language model heeds."""
+
+_OF_WALKS = ("depth", "width", "relation_cap", "beams", "directions", "keep", "tails")
+_IGNORED: Mapping[Control, Sequence[str]] = {
+    "none": (),
+    "random": (*_OF_HISTORY, "tails"),
+    "tog": ("history",),
+    "cot": (*_OF_MODEL, *_OF_WALKS),
+}
+"""Settings that a control does not heed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +125,10 @@ class BpcSettings:
         "Walks that stay when there are too many: open ones, as in the paper, or finished.",
     ] = "open"
     control: Annotated[
-        Literal["none", "random", "tog", "cot"],
+        Control,
         "Run a control of the paper instead: random walks, its variant of Think-on-Graph "
-        "(full history, chosen nodes, a check after each hop), or an answer without the graph.",
+        "(full history, chosen nodes, a check after each hop), or cot, an answer without the "
+        "graph, which the released code, unlike --method cot, asks for without reasoning.",
     ] = "none"
     tails: Annotated[
         TailsBy | None,
@@ -130,6 +145,8 @@ class BpcSettings:
         check_counts(self, "depth", "width", "relation_cap", "beams", "answer_paths")
         if self.history != "full" and self.history < 0:
             raise InputError(f"history is {self.history}: use 0 or more, or full")
+        if ignored := changed_settings(self, _IGNORED[self.control]):
+            raise InputError(f"control={self.control} does not use {ignored}: leave it out")
 
     @property
     def shown_hops(self) -> int:
@@ -353,5 +370,7 @@ BPC = walking_method(
     BpcSettings,
     LIMITS,
     lambda session, chosen: _BoundedPathContext(session, chosen).answer(),
-    needs_model=lambda chosen: "control=cot" if chosen.control == "cot" else None,
+    needs_model=lambda chosen: (
+        "control=cot" if chosen.control == "cot" else changed_settings(chosen, _OF_MODEL) or None
+    ),
 )

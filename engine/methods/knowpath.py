@@ -38,6 +38,7 @@ from kbqa.engine.deciding.reading import (
     read_names,
     read_record,
     read_yes,
+    without_refusals,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Walk, drawn_hop
@@ -52,7 +53,8 @@ that is asked for, with nothing before or after it."
 
 _PATHS = """\
 Answer the question from memory. First find the entities that it is about.{list_triples} Then give \
-the answer, and the path of relations that leads from those entities to it. Reply with JSON alone:
+the answer, and the path of relations that leads from those entities to it. Reply with JSON alone, \
+without answers if you know none:
 {{{triples_form}"path": ["entity -> relation -> entity -> ..."], "answers": ["name", ...]}}
 
 Question: {question}
@@ -63,7 +65,8 @@ _LIST_TRIPLES = " Then list {count} facts that bear on the question, the most re
 RELATIONS = """\
 A question is answered by exploring the Freebase knowledge graph from a topic entity. Choose at \
 most {most} of the relations below that lead towards the answer, the most relevant first. `->` \
-follows a relation forwards, `<-` backwards. Reply with JSON alone, names or numbers:
+follows a relation forwards, `<-` backwards. Reply with JSON alone, names or numbers, or [] if \
+none does:
 {{"Relations": ["...", ...]}}
 
 Question: {question}
@@ -76,7 +79,8 @@ Relations:
 ENTITIES = """\
 A question is answered by exploring the Freebase knowledge graph from a topic entity. The chosen \
 relations lead to the entities below. Choose at most {most} of them that answer the question or \
-lead towards the answer, the most relevant first. Reply with JSON alone, names or numbers:
+lead towards the answer, the most relevant first. Reply with JSON alone, names or numbers, or [] \
+if none does:
 {{"Entities": ["...", ...]}}
 
 Question: {question}
@@ -525,8 +529,9 @@ def _listed_names(texts: Sequence[str], question: str, known: Sequence[str]) -> 
 
 def _names_of_sentence(text: str, question: str, known: Sequence[str]) -> list[str]:
     """Read the answers that a sentence gives; names in the question itself are none."""
+    text = without_refusals(_line(text))
     asked = re.escape(question.rstrip("?. "))
-    text = re.sub(rf"{asked}\??", " ", _line(text), flags=re.I) if asked else _line(text)
+    text = re.sub(rf"{asked}\??", " ", text, flags=re.I) if asked else text
     match = _ANSWER_IS.search(text)
     said = match[1] if match else text
     within = names_within(said, known)

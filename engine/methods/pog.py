@@ -141,7 +141,7 @@ Earlier entities:
 
 ANSWER = """\
 Answer the question from these triples of the Freebase knowledge graph and what you know. Reply \
-with the names of all answers alone, one a line, as in the triples.
+with the names of all answers alone, one a line, as in the triples, or with NONE if there is none.
 
 Question: {question}
 Memory:

@@ -39,7 +39,7 @@ from kbqa.engine.deciding.session import (
     Step,
     WalkingMethod,
 )
-from kbqa.engine.methods import MethodMaker, Resources, check_counts
+from kbqa.engine.methods import MethodMaker, Resources, changed_settings, check_counts
 from kbqa.engine.retrieval.retrieval import (
     PoolingSettings,
     Retrieved,
@@ -151,6 +151,10 @@ def make_retrieving(
     if settings.reader == "llm":
         resources.require_language_model("reader=llm")
     reader = settings.reader or ("llm" if resources.chooser == "llm" else "kernels")
+    of_reader = ("prompt", "order", "follow_up", "max_tokens")
+    if reader == "kernels" and (ignored := changed_settings(settings, of_reader)):
+        resources.require_language_model(ignored)
+        raise InputError(f"reader=kernels does not use {ignored}: leave it out")
     walkers = resources.walkers(SEED)
     embedder = walkers.load_embedder()
     score = make_scorer(settings.scorer, embedder, settings.scorer_file, resources.graph.labels)
@@ -442,12 +446,12 @@ def read_triples(
     reply = session.ask("answer", prompt, max_tokens=limit, is_last=True)
     if reply is None:
         return None
-    said = said_answers(reply)
+    said = said_answers(reply, names.values())
     if settings.follow_up and not said:
         session.not_understood(clip_unread(plain_lines(reply)[-1:]))
         again = follow_up(prompt, settings.prompt)
         reply = session.ask("answer", again, max_tokens=limit, is_last=True) or ""
-        said = said_answers(reply)
+        said = said_answers(reply, names.values())
     topics = {topic.mid for topic in session.topics}
     read = match_answers(said, triples, names, topics)
     if not said:
@@ -457,17 +461,20 @@ def read_triples(
     return read
 
 
-def said_answers(reply: str) -> list[str]:
+def said_answers(reply: str, known: Iterable[str] = ()) -> list[str]:
     r"""Read the answers of a reply, each after an ``ans:``, on one line or several.
+
+    What says that there is none is an answer only if it is among the known names.
 
     >>> said_answers("It is in Kenya.\n**ans:** Nairobi\nans: Mombasa. ans: none")
     ['Nairobi', 'Mombasa']
     """
     said: dict[str, None] = {}
+    keys = set(map(normalise, known))
     for line in reply.splitlines():
         for piece in _ANSWER.split(line)[1:]:
             text = "".join(plain_lines(piece)[:1]).strip(" *.;")
-            if not is_no_answer(text):
+            if text and (normalise(text) in keys or not is_no_answer(text)):
                 said[text] = None
     return list(said)
 

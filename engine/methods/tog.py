@@ -52,7 +52,8 @@ RELATIONS = """\
 A question is answered by following relations of the Freebase knowledge graph, hop by hop. `->` \
 follows a relation forwards, `<-` backwards. Choose at most {width} of the relations below that \
 lead from the entity towards the answer, and rate how much each contributes by a score from 0 to \
-1; the scores add up to 1. Reply with a relation and its score a line, the best first, such as:
+1; the scores add up to 1. Reply with NONE, or with a relation and its score a line, the best \
+first, such as:
 -> people.person.parents: 0.7
 
 Question: {question}
@@ -87,7 +88,7 @@ Triples:
 
 ANSWER = """\
 Answer the question from these triples of the Freebase knowledge graph and what you know. Reply \
-with the names of all answers alone, one a line, as in the triples.
+with the names of all answers alone, one a line, as in the triples, or with NONE if there is none.
 
 Question: {question}
 Triples:

@@ -28,6 +28,7 @@ from kbqa.engine.deciding.reading import read_names
 from kbqa.engine.deciding.session import (
     CALLS_SPENT,
     HOP_COST,
+    UNNAMED,
     Session,
     Step,
     Stop,
@@ -93,9 +94,10 @@ class TraceAnswering:
         runner = Runner(asked, graph, walkers.names, walkers.timeout_s)
         execution = runner.run_first(candidates, "beam-first")
         found = execution.answering
+        why_not = self._why_not(stop)
         if found is not None:
             if settings.answer == "llm":
-                found = self._picked(found)
+                found, why_not = self._picked(found), UNNAMED
             execution = with_names(graph, execution)
         trace = WalkTrace(
             tuple(session.steps),
@@ -113,7 +115,7 @@ class TraceAnswering:
             },
         )
         if found is None:
-            return no_answer(asked, trace, self._why_not(stop))
+            return no_answer(asked, trace, why_not)
         return prove_answer(asked, graph, found, trace, "explored", walkers.timeout_s)
 
     def _ranked(self) -> list[RankedPath]:
@@ -179,8 +181,11 @@ class TraceAnswering:
         is_cut = max(len(ends), len(others)) >= MAX_NODES
         return is_cut or bool(set(ends) & set(others) - {path.topic.mid, other.topic.mid})
 
-    def _picked(self, found: Tried) -> Tried:
-        """Keep the ends of a path that the language model picks, or all if it picks none."""
+    def _picked(self, found: Tried) -> Tried | None:
+        """Keep the ends of a path that the language model picks.
+
+        They are all kept if its reply names none of them, and none if it says that none answers.
+        """
         session = self._session
         if len(found.terms) < 2 or found.crp is None or found.table is None:
             return found
@@ -203,6 +208,8 @@ class TraceAnswering:
             chosen=tuple(names[term] for term in picked),
             unread=(*unread, *(name for name in said if normalise(name) not in known)),
         )
+        if not (said or unread):
+            return None
         if not picked:
             return found
         return replace(found, table=replace(found.table, rows=tuple((term,) for term in picked)))

@@ -14,7 +14,7 @@ chance proposes are followed.
 Prompts also name the topic that the path starts from, since a question may have several.
 
 Source: TRACE §3.4, §3.6 and algorithm 1, whose two loops are read as above; figures 3 to 7 for the
-contents and form of the prompts, whose words are ours.
+contents and form of the prompts, whose words are ours, but for `START`.
 """
 
 import math
@@ -34,20 +34,33 @@ from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 
-START = "This is the start of the path."  # the context if there is no other
+START = "This is the start of the path."  # the context of the first hop
+NO_CONTEXT = "(no context is given)"  # of the others, with context=none
 
 NARRATE = """\
 A question is being answered by following relations of the Freebase knowledge graph from an entity \
 that it names. Put the relations followed so far into one short sentence that says what they find, \
-in the words of the question. Say only what the relations say. Reply with the sentence alone.
+in the words of the question. Say only what the relations say.{arrows} Reply with the sentence \
+alone.
 
-Question: who wrote the anthem of the country where Nairobi is?
-Relations so far: location.location.containedby, location.country.national_anthem
-Sentence: Find the country that contains Nairobi, and then find the anthem of that country.
+{example}
 
 Question: {question}
 Relations so far: {relations}
 Sentence:"""
+
+# Whether relations are shown with arrows decides which of them.
+_NARRATED = {
+    False: """\
+Question: who wrote the anthem of the country where Nairobi is?
+Relations so far: location.location.containedby, location.country.national_anthem
+Sentence: Find the country that contains Nairobi, and then find the anthem of that country.""",
+    True: """\
+Question: which rivers flow into the lake that the White Nile flows out of?
+Relations so far: -> geography.river.origin, <- geography.river.mouth
+Sentence: Find the lake that is the origin of the White Nile, and then find the rivers whose mouth \
+is that lake.""",
+}
 
 PROPOSE = """\
 A question is being answered by following relations of the Freebase knowledge graph, one after the \
@@ -77,9 +90,9 @@ Relations:
 """
 
 SUMMARISE = """\
-An attempt to answer a question by following relations of a knowledge graph has ended. Say in one \
-or two short sentences what this attempt looked for, and why it ended. Write about this attempt \
-alone; give no general advice. Reply with the sentences alone.
+An attempt to answer a question by following relations of a knowledge graph has ended.{arrows} Say \
+in one or two short sentences what this attempt looked for, and why it ended. Write about this \
+attempt alone; give no general advice. Reply with the sentences alone.
 
 Question: {question}
 Relations followed: {relations}
@@ -99,8 +112,8 @@ Advice:"""
 
 ANSWER = """\
 A path of relations has been followed through the Freebase knowledge graph to answer a question. \
-Which of the entities at its end answer the question? Choose only from the list. Reply with their \
-names, one a line.
+Which of the entities at its end answer the question? Choose only from the list.{arrows} Reply \
+with their names, one a line, or with NONE if none of them does.
 
 Question: {question}
 The path starts at: {start}
@@ -119,13 +132,14 @@ def filled_prompt(
     **fields: object,
 ) -> tuple[Message, ...]:
     """Fill in a template; the topic, the path so far and the options are where it has them."""
-    has_arrows = any(option.startswith(("-> ", "<- ")) for option in options)
+    has_arrows = any(shown.startswith(("-> ", "<- ")) for shown in (*path, *options))
     return written_prompt(
         template,
         question=question,
         start=prompt_line(start),
         relations=", ".join(path) or "nothing yet",
         options=numbered(list(map(prompt_line, options))),
+        example=_NARRATED[has_arrows],
         arrows=" `->` follows a relation forwards, `<-` backwards." if has_arrows else "",
         **fields,
     )
@@ -136,7 +150,10 @@ PathScore = Literal["mean", "product", "min", "last"]
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
-    """The settings of TRACE; each says its meaning. Source of the defaults: TRACE §4.1."""
+    """The settings of TRACE; each says its meaning.
+
+    Source of the defaults of k, L, ζ and I: TRACE §4.1. Those of the others are ours.
+    """
 
     candidates: Annotated[
         int, "Relations that are proposed at each hop; the paper has 3 for WebQSP, 4 for CWQ (k)."
@@ -145,7 +162,11 @@ class TraceSettings:
     keep: Annotated[
         float, "The score from which a proposed relation is followed; a language model's only (ζ)."
     ] = 0.5
-    iterations: Annotated[int, "Trajectories that are followed to their end, at most (I)."] = 30
+    iterations: Annotated[
+        int,
+        "Trajectories that are followed to their end, at most (I). By default a question takes at "
+        "most 174 calls with one topic; --call-budget limits them.",
+    ] = 30
     context: Annotated[
         Literal["narrative", "relations", "none"],
         "What relations are proposed by: a narrative of the path so far, its relations as they "
@@ -200,7 +221,8 @@ Ending = Literal["depth", "no relations", "none proposed", "none kept", "unreada
 ENDINGS: Mapping[Ending, str] = {
     "depth": "it has as many relations as are allowed",
     "no relations": "no relation leads on from its end",
-    "none proposed": "no relation from its end was likely to lead closer to the answer",
+    "none proposed": "no relation was proposed after it: the path has reached the answer, or none "
+    "was likely to lead closer to it",
     "none kept": "no relation from its end fitted well enough",
     "unreadable": "no relation that leads on was named",
     "budget": "the calls were spent",
@@ -412,8 +434,10 @@ class Search:
     def _context(self, trajectory: Trajectory) -> str | None:
         """Return the context of a proposal; None if no call is left for it."""
         relations, session = self._relations(trajectory), self._session
-        if not relations or not session.has_language_model or self._settings.context == "none":
+        if not relations or not session.has_language_model:
             return START
+        if self._settings.context == "none":
+            return NO_CONTEXT
         if self._settings.context == "relations":
             return ", ".join(relations)
         narrative = session.ask(
@@ -497,7 +521,8 @@ class Search:
 def read_ranking(reply: str, options: Sequence[str], keep: float) -> Picked:
     """Read a score for each option: 0 for one that the reply leaves out.
 
-    If the reply scores none, the first option gets the score `keep`, and the reply is unread.
+    If the reply scores none, the first option gets the score `keep`, and the reply is unread,
+    unless it says that none fits.
 
     >>> read_ranking('{"a.b": 0.5, "x.y": 1}', ["c.d", "a.b"], 0.5)
     Picked(chosen=(1, 0), scores=(0.5, 0.0), unread=('x.y: 1',), stops=False)
@@ -505,7 +530,7 @@ def read_ranking(reply: str, options: Sequence[str], keep: float) -> Picked:
     Picked(chosen=(0,), scores=(0.5,), unread=('Hard to say.',), stops=False)
     """
     read = read_scores(reply, options, len(options))
-    if not read.chosen and (read.unread or read_record(reply) is None):
+    if not (read.chosen or read.stops) and (read.unread or read_record(reply) is None):
         return Picked((0,), (keep,), read.unread or clip_unread([reply]))
     scores = dict(zip(read.chosen, read.scores, strict=True))
     order = sorted(range(len(options)), key=lambda at: (-scores.get(at, 0.0), at))

@@ -354,3 +354,4 @@ def test_reasoning_is_not_read_as_the_reply(scripted_chat, text, reply):
     chat = CountedChat(scripted_chat(text, text))
     assert chat.complete(ASKED).text == reply
     assert [each.text for each in chat.complete_all([ASKED])] == [reply]
+    assert chat.usage.reasoned_calls == (0 if text == reply else 2)

@@ -87,6 +87,25 @@ def test_temperature_and_seed_are_sent(server):
     assert (server.asked[0]["temperature"], server.asked[0]["seed"]) == (0.4, 7)
 
 
+def test_extra_parameters_are_sent_and_take_the_place_of_kbqas_own(server):
+    server.says("Ann")
+    extra = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": None}
+    chat = chat_with(server, extra={**extra, "max_completion_tokens": 4096})
+    chat.complete(WHO, temperature=0.4, seed=7)
+    sent = {name: value for name, value in server.asked[0].items() if name != "messages"}
+    assert sent == {
+        "model": "smol",
+        "chat_template_kwargs": {"enable_thinking": False},
+        "max_completion_tokens": 4096,
+        "seed": 7,
+    }
+    assert chat.name.endswith(
+        ' with {"chat_template_kwargs": {"enable_thinking": false}, "max_completion_tokens": 4096, '
+        '"temperature": null}'
+    )
+    assert chat.identity != chat_with(server).identity
+
+
 def test_a_model_is_named_with_its_server(server):
     chat = OpenAIChat(f"{server.url}/", "smol")
     assert chat.name == f"smol at {server.url}"
@@ -350,7 +369,7 @@ def test_reasoning_without_a_reply_is_told_and_not_asked_again(server):
     server.says("<think>It is Ann.</think>\n")
     with pytest.raises(ModelError, match="used all of its 64 tokens without writing any text"):
         chat_with(server).complete(WHO, max_tokens=64)
-    with pytest.raises(ModelError, match="wrote its reasoning and no reply"):
+    with pytest.raises(ModelError, match=r"wrote its reasoning and no reply.*--llm-extra"):
         chat_with(server).complete(WHO)
     assert len(server.asked) == 2
 
@@ -411,6 +430,30 @@ def test_a_server_that_refuses_both_limits_is_told(server):
     with pytest.raises(ModelError, match=r"refused: .*unsupported"):
         chat_with(server).complete(WHO)
     assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("extra", "body", "parameter"),
+    [
+        (
+            {"reasoning_effort": "none"},
+            {"error": {"message": "Unrecognized request argument: reasoning_effort"}},
+            "reasoning_effort",
+        ),
+        ({"temperature": 0.6}, refusal("temperature", NO_TEMPERATURE), "temperature"),
+        ({}, refusal("temperature", "temperature must be over 0", "invalid_value"), "temperature"),
+    ],
+)
+def test_a_parameter_that_is_refused_is_told_with_the_option_that_leaves_it_out(
+    server, extra, body, parameter
+):
+    server.offers("smol")
+    server.answers(body, status=400)
+    told = f"""Leave out {parameter} with --llm-extra '{{"{parameter}": null}}'"""
+    with pytest.raises(ModelError) as raised:
+        chat_with(server, extra=extra).complete(WHO)
+    assert told in str(raised.value)
+    assert len([paths for paths in server.asked if paths]) == 1
 
 
 def test_a_value_that_is_refused_is_told_and_not_left_out(server):

@@ -195,10 +195,12 @@ def test_every_option_is_taken():
     chosen = choose(
         *("--llm", "http://127.0.0.1:9/v1", "--llm-model", "smol", "--llm-price", "0.5/2"),
         *("--llm-limit", "1.5", "--llm-calls", "7", "--llm-concurrency", "3"),
-        *("--llm-timeout", "9", "--no-llm-cache"),
+        *("--llm-timeout", "9", "--no-llm-cache", "--llm-extra", '{"seed": null}'),
     )
     limits = ChatLimits(Price(0.5, 2.0), usd=1.5, calls=7, concurrency=3, timeout_s=9.0)
-    assert chosen == ChatChoice("http://127.0.0.1:9/v1", "smol", no_cache=True, limits=limits)
+    assert chosen == ChatChoice(
+        "http://127.0.0.1:9/v1", "smol", {"seed": None}, no_cache=True, limits=limits
+    )
 
 
 @pytest.mark.parametrize(
@@ -210,6 +212,11 @@ def test_every_option_is_taken():
         ("--llm-concurrency", "0"),
         ("--llm-timeout", "0"),
         ("--llm-timeout", "nan"),
+        ("--llm-extra", "temperature=0"),
+        ("--llm-extra", '["temperature"]'),
+        ("--llm-extra", '{"temperature": NaN}'),
+        ("--llm-extra", '{"model": "gpt-4o"}'),
+        ("--llm-extra", '{"messages": []}'),
     ],
 )
 def test_what_cannot_be_is_refused(option, value):
@@ -250,3 +257,5 @@ def test_replies_are_kept_unless_not_wanted(server, tmp_path, monkeypatch):
     with pytest.raises(SpendingLimitReached):
         only_kept.complete([*WHO, *WHO])
     assert len(server.asked) == 2
+    choose("--llm", server.url, "--llm-extra", '{"seed": 7}').open().complete(WHO)
+    assert len(server.asked) == 3

@@ -29,6 +29,11 @@ NAMES = ["Paris", "Paris Hilton", "Washington, D.C.", 'Say "Hi"', "1990", "Paris
         ("- **PEOPLE.PERSON.PARENTS**", (0,)),
         ("person.children", (1,)),
         ("I would follow film.actor.film first", (2,)),
+        ("people.person.p", (0,)),
+        ("people.person", ()),
+        ("person.", ()),
+        ("None of them, not even film.actor.film", ()),
+        ("No relation fits.", ()),
         ("3\n1", (2, 0)),
         ("['film.actor.film', 'people.person.parents']", (2, 0)),
         ("film.actor.film\nfilm.actor.film", (2,)),
@@ -57,6 +62,99 @@ def test_relations_as_models_write_them(reply: str, chosen: tuple[int, ...]) -> 
 )
 def test_names_must_be_those_that_were_offered(reply: str, chosen: tuple[int, ...]) -> None:
     assert read_choice(reply, NAMES, 3).chosen == chosen
+
+
+SHORTENED = [
+    "-> people.person.sibling_s",
+    "-> people.person.place_of_birth",
+    "-> people.person.places_lived",
+    "-> people.sibling_relationship.sibling",
+    "<- people.sibling_relationship.sibling",
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("sibling", (3,)),  # whole words before cut ones, and the first of two directions
+        ("people.person.s", (0,)),
+        ("person.place", ()),  # two begin so: neither is nearer
+        ("person.places", (2,)),
+        ("take -> people.person.places_lived here", (2,)),
+    ],
+)
+def test_a_shortened_relation_is_the_nearest_one_or_none(
+    reply: str, chosen: tuple[int, ...]
+) -> None:
+    assert read_choice(reply, SHORTENED, 3, is_loose=True).chosen == chosen
+
+
+REFUSALS = [
+    "No relevant path",
+    "No answer found.",
+    "Not enough information",
+    "N/A",
+    "NONE",
+    "Answer: None of the above",
+    "I cannot answer this question.",
+    "I can't determine who the brother of Paris Hilton is.",
+    "I do not know the answer.",
+    "I'm sorry, but I cannot help with that.",
+    "The paths do not contain the answer.",
+    "The provided paths do not mention any brother of Paris Hilton, so nothing can be said of him.",
+    "The paths do not contain the answer.\nThey only lead to Paris Hilton's albums.",
+    "There is no path that leads to the answer.",
+    "The question cannot be answered from the given paths.",
+    "It is not possible to answer.",
+    "Unable to determine",
+    "Sorry, there is no information about it.",
+]
+
+
+@pytest.mark.parametrize("reply", REFUSALS)
+def test_a_refusal_names_no_answer(reply: str) -> None:
+    assert read_names(reply, NAMES)[0] == []
+    assert not read_choice(reply, NAMES, 3).chosen
+    assert not read_scores(reply, NAMES, 3).chosen
+
+
+@pytest.mark.parametrize("name", ["None", "Unknown", "N/A", "No Answer", "Not Found", "Nothing"])
+def test_what_was_offered_is_an_answer_whatever_it_is_called(name: str) -> None:
+    offered = ["Paris", name]
+    assert read_names(name, offered)[0] == [name]
+    assert read_names(f"Paris, {name}", offered)[0] == offered
+    assert read_choice(name, offered, 3).chosen == (1,)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Sorry",
+        "I Can't Help It",
+        "No Doubt",
+        "Don't Answer Me",
+        "Not Ready to Make Nice",
+        "The Path",
+        "I Don't Know How to Love Him",
+        "None Shall Pass",
+        "Answers in Genesis",
+        "Nothing Else Matters",
+    ],
+)
+def test_names_that_begin_as_refusals_do_are_names(name: str) -> None:
+    assert read_names(name, [])[0] == [name]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "There is no direct path, but the answer is Paris Hilton.",
+        "I do not know.\nParis Hilton",
+        "The answer is Paris Hilton. No path says more.",
+    ],
+)
+def test_an_answer_beside_a_refusal_counts_if_it_was_shown(reply: str) -> None:
+    assert read_names(reply, NAMES)[0] == ["Paris Hilton"]
 
 
 @given(st.text(max_size=300), st.integers(1, 4))

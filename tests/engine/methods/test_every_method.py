@@ -14,6 +14,7 @@ from misbehaving_server import Answer, MisbehavingServer
 from kbqa.engine.chat.model import Message
 from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
+from kbqa.engine.files import manifest_path
 from kbqa.engine.methods import METHODS
 from kbqa.kb.graph import Graph
 from kbqa.kb.loading.load import load_freebase
@@ -138,6 +139,24 @@ def test_no_question_takes_more_calls_than_its_budget(
     assert all(record["usage"]["general"]["calls"] <= budget for record in records)
 
 
+def test_thinking_is_counted_and_extra_parameters_are_recorded(
+    server: MisbehavingServer, questions: Path, small_store: Path, tmp_path: Path
+) -> None:
+    server.offers("thinking")
+    server.says("Is it Bob?\n</think>\n\nKingston")
+    output = tmp_path / "run.jsonl"
+    command = ["--questions", str(questions), "--method", "io", "--llm", server.url]
+    command += ["--store", str(small_store), "--llm-extra", '{"top_k": 1}']
+    for row in map(json.loads, rows(output, *command)):
+        assert [answer["name"] for answer in row["answers"]] == ["Kingston"]
+        assert row["usage"]["general"]["reasoned_calls"] == 1
+    assert all(asked["top_k"] == 1 for asked in server.asked)
+    manifest = json.loads(manifest_path(output).read_text())
+    assert manifest["method"]["general_model"].endswith(' with {"top_k": 1}')
+    told = CliRunner().invoke(main, ["report", str(output)]).output
+    assert re.search(r"of these with reasoning, which is not read +1", told)
+
+
 REPLIES = [
     ".",
     "I am sorry, but I cannot help with that.",
@@ -183,6 +202,51 @@ def test_no_reply_fails_a_question(
         for step in record["trace"]["steps"]:
             if step["kind"] in {"relations", "entities"}:
                 assert set(step.get("chosen", ())) <= set(step["offered"])
+
+
+REFUSALS = [
+    "No relevant path",
+    "No answer found",
+    "Not enough information",
+    "N/A",
+    "NONE",
+    "I cannot answer this question from the given paths.",
+    "I'm sorry, but nothing here says who the brother of Justin Bieber is, so I cannot answer.",
+    "The paths do not contain the answer.",
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        *((name, {}) for name in WALKERS if name != "trace"),
+        ("trace", {"answer": "llm", "depth": 2}),
+    ],
+)
+def test_a_refusal_is_no_answer(
+    method: str, settings: dict[str, Any], refusal: str, ask_by: Any
+) -> None:
+    forms = {
+        "Sufficient": json.dumps({"A": {"Sufficient": "Yes", "Answer": refusal}}),
+        "Answerable": json.dumps({"Answerable": True, "Answers": [refusal]}),
+        '"answers": ["name"': json.dumps({"path": [], "answers": [refusal]}),
+        "Reply with Yes or No": f"Yes\n{refusal}",
+    }
+
+    def reply(prompt: str) -> str:
+        options = re.findall(r"^\d+\. (.*)$", prompt, re.MULTILINE)
+        if options and not re.search("^Answer|Can the|at its end", prompt):
+            chosen = [option for option in options if "sibling" in option] or options[:2]
+            scores = dict.fromkeys(chosen, 0.9)
+            return json.dumps(scores) if "score" in prompt.lower() else "\n".join(chosen)
+        if method in ("subgraph", "path-pooling"):
+            return f"The brother of Justin Bieber is asked for.\nans: {refusal}"
+        return next((said for words, said in forms.items() if words in prompt), refusal)
+
+    answer, _ = ask_by(method, reply, **settings)
+    assert [each.name for each in answer.answers] == []
+    assert answer.reason == "unnamed"
 
 
 HOSTILE = {

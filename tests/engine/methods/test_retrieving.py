@@ -113,6 +113,13 @@ def test_what_contradicts_itself_is_refused(small_graph: Any) -> None:
         make_method(Resources(small_graph), "path-pooling", {"triples": "501"})
 
 
+def test_what_only_a_reading_model_heeds_is_refused_without_one(ask_by: Ask) -> None:
+    with pytest.raises(InputError, match=r"^prompt=paths, order=edges needs a general model"):
+        ask_by("subgraph", None, prompt="paths", order="edges")
+    with pytest.raises(InputError, match=r"^reader=kernels does not use follow_up=no: leave"):
+        ask_by("subgraph", lambda prompt: "ans: Elvis", reader="kernels", follow_up=False)
+
+
 def test_kernels_can_read_although_there_is_a_model(ask_by: Ask) -> None:
     answer, chat = ask_by("subgraph", lambda prompt: "ans: Elvis", reader="kernels")
     assert chat.prompts == []

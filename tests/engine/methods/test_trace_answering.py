@@ -115,8 +115,10 @@ def test_an_empty_path_falls_to_the_next(ask_trace: AskTrace, demo: Graph, kenya
     [
         ("Tanzania\n2", ["Tanzania"]),
         ("- **Uganda**\n- Kenya", ["Uganda"]),
-        ("I cannot say.", OF_KENYA),
-        ("[]", OF_KENYA),
+        ("It is in Asia", OF_KENYA),
+        ("NONE", []),
+        ("I cannot say.", []),
+        ("[]", []),
     ],
 )
 def test_a_language_model_picks_among_the_ends(
@@ -124,6 +126,7 @@ def test_a_language_model_picks_among_the_ends(
 ) -> None:
     outcome = ask_trace(demo, Guide(NEIGHBOURS, answer=reply), kenya, answer="llm")
     assert outcome.names == names
+    assert outcome.answer.reason == (None if names else "unnamed")
     assert outcome.kinds[-1] == "answer"
     [step] = [step for step in outcome.trace["steps"] if step["kind"] == "answer"]
     assert sorted(step["offered"]) == OF_KENYA

@@ -86,6 +86,15 @@ def test_an_unreadable_ranking_keeps_the_first_proposal_at_the_threshold(
     assert outcome.trace["unread"] == 1
 
 
+@pytest.mark.parametrize("reply", ["NONE", "{}", "None of the relations fits."])
+def test_a_ranking_that_says_that_none_fits_ends_the_path(
+    ask_trace: AskTrace, demo: Graph, kenya: Entity, reply: str
+) -> None:
+    outcome = ask_trace(demo, Guide({(): [CURRENCY, CAPITAL]}, rank=reply), kenya)
+    assert (outcome.walked, outcome.answer.answers) == ([], ())
+    assert outcome.trace["unread"] == 0
+
+
 def test_what_a_ranking_leaves_out_is_not_followed(
     ask_trace: AskTrace, demo: Graph, kenya: Entity
 ) -> None:

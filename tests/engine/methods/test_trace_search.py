@@ -9,7 +9,7 @@ import pytest
 from trace_script import QUESTION, AskTrace, Guide, Prompt, bare
 
 from kbqa.engine.chat.model import Message
-from kbqa.engine.methods.trace_search import START
+from kbqa.engine.methods.trace_search import NO_CONTEXT, START
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 
@@ -121,7 +121,9 @@ def test_priors_come_after_the_first_trajectory_that_ended(
     assert experiences == ["None", "None", "The generalise is this."]
     [first, *_] = outcome.of("summarise")
     assert f"-> {BORDERS}, -> {ACROSS}" in first
-    assert "It ended because no relation" in first
+    assert "no relation was proposed after it: the path has reached the answer, or" in first
+    for text in (first, outcome.of("narrate")[0]):
+        assert "`->` follows a relation forwards, `<-` backwards." in text
     counts = {kind: outcome.kinds.count(kind) for kind in ("summarise", "generalise")}
     assert counts == ({"summarise": 3, "generalise": 3} if is_eager else dict.fromkeys(counts, 1))
     if not is_eager:
@@ -140,7 +142,10 @@ def test_ablations_leave_out_their_calls_and_no_others(
     assert kinds(priors=False) == every - {"summarise", "generalise"}
     alone = ask_trace(demo, Guide({(): [CAPITAL]}), kenya, context="none", priors=False)
     assert alone.kinds == ["relations", "rank", "relations"]
-    assert [Prompt(text).line("Context") for text in alone.of("relations")] == [START, START]
+    assert [Prompt(text).line("Context") for text in alone.of("relations")] == [
+        START,
+        NO_CONTEXT,
+    ]
     written = ask_trace(demo, Guide({(): [CAPITAL]}), kenya, context="relations", priors=False)
     assert Prompt(written.of("relations")[1]).line("Context") == f"-> {CAPITAL}"
 
@@ -173,6 +178,27 @@ def test_depth_and_iterations_bound_the_search(
     assert all(
         len(step["chosen"]) <= 3 for step in outcome.trace["steps"] if step["kind"] == "relations"
     )
+
+
+def most_calls(candidates: int, depth: int = 4, iterations: int = 30) -> int:
+    """If every proposal is good enough: a rollout for each way on that is not the best of its hop.
+
+    The first ranks nothing that others taught, and what the last teaches is never asked for.
+    """
+    begun = [0] + [
+        hop for hop in range(1, depth) for _ in range((candidates - 1) * candidates ** (hop - 1))
+    ]
+    ranking = [3 * (depth - hop) - (hop == 0) for hop in begun[:iterations]]
+    return sum(ranking) + iterations - 1 + len(ranking) - 1
+
+
+@pytest.mark.parametrize(("candidates", "most"), [(3, 174), (4, 210)])
+def test_a_question_takes_no_more_calls_than_documented(
+    ask_trace: AskTrace, demo: Graph, kenya: Entity, candidates: int, most: int
+) -> None:
+    assert most_calls(candidates) == most
+    outcome = ask_trace(demo, Guide(lambda prompt: prompt.options), kenya, candidates=candidates)
+    assert 30 < len(outcome.prompts) <= most
 
 
 def test_one_candidate_and_no_threshold_make_one_trajectory(
