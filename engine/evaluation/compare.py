@@ -38,6 +38,7 @@ _NOTES = {
     "sample",
     "seed",
     "timings",
+    "times",
     "graph",
     "store_summary",
     "beams",
