@@ -246,6 +246,10 @@ _HIDDEN = ("gold entities", "question count", "schema version", "store summary")
 def report_sections(report: Report) -> Iterator[Section]:
     """Put a report into words, in order of interest."""
     yield _heading(report)
+    if (gold := report.gold_answers) is not None:
+        one = f"{gold.single:.1%} of {gold.n:,} questions"
+        facts = [("gold answers, mean", f"{gold.mean:.2f}"), ("one gold answer", one)]
+        yield Section("Question set", facts)
     yield _scores(report)
     definitions = [(METRIC_NAMES.get(name, name), text) for name, text in DEFINITIONS.items()]
     yield Section("What the scores mean", definitions)
@@ -301,9 +305,6 @@ def _heading(report: Report) -> Section:
         for label, text in flatten_manifest(report.manifest).items()
         if not label.startswith(_HIDDEN)
     ]
-    if (gold := report.gold_answers) is not None:
-        said = f"{gold.mean:.2f} answers a question, {gold.single:.1%} have one (n = {gold.n:,})"
-        facts.insert(1, ("gold", said))
     method = "" if report.method is None else f"method {report.method}, "
     return Section(f"Run {report.name}, {method}{report.entities} entities", facts, depth=1)
 
@@ -393,7 +394,7 @@ def _usd(general: float | None, writer: float | None) -> str:
 def _first_paths(parts: Mapping[str, Mean]) -> Section:
     rows = [(_PARTS[part], f"{mean.n:,}", mean) for part, mean in parts.items()]
     return table_section(
-        "First written path against that of the gold query",
+        "The first written path against that of the gold query",
         ("the same", "n", "share"),
         rows,
         "Depth: hops of the main path. Main path: its relations. Skeleton: also the constraints, "
@@ -403,14 +404,12 @@ def _first_paths(parts: Mapping[str, Mean]) -> Section:
 
 
 def _stops(stops: Sequence[WalkEnd]) -> Section:
-    total = stops[-1].n
-    rows = [
-        (one.stop, f"{one.n:,}", f"{one.n / total:.1%}", f"{one.depth:.2f}", f"{one.unanswered:,}")
-        for one in stops
-    ]
-    return table_section(
-        "Why walking ended", ("", "questions", "share", "mean depth", "no answer"), rows
-    )
+    rows = []
+    for one in stops:
+        share, silent = f"{one.n / stops[-1].n:.1%}", count_of(one.unanswered, one.n)
+        rows.append((one.stop, f"{one.n:,}", share, f"{one.depth:.2f}", silent))
+    header = ("", "questions", "share", "mean depth", "no answer")
+    return table_section("Why walking ended", header, rows)
 
 
 def _steps(steps: Sequence[StepCosts]) -> Section:

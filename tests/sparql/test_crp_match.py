@@ -56,6 +56,20 @@ def test_the_order_of_constraints_does_not_count() -> None:
     assert match_crps(one, other).exact
 
 
+@pytest.mark.parametrize(
+    ("path", "gold"),
+    [
+        ("Peru -> a.b\n?x -> c.d >= 1900", "Peru -> a.b\n?x -> c.d >= 1900^^dateTime"),
+        ('Peru -> a.b\n?x -> c.d reads "A"', 'Peru -> a.b\n?x -> c.d reads "A" untagged'),
+        ("Peru -> a.b", "Peru -> a.b\ndistinct from none\nany language"),
+    ],
+    ids=["a type", "a language", "what the answer may be"],
+)
+def test_what_the_papers_form_cannot_say_does_not_count(path: str, gold: str) -> None:
+    assert parse_crp(path).crp != parse_crp(gold).crp
+    assert match_crps(parse_crp(path).crp, parse_crp(gold).crp).exact
+
+
 def test_an_entity_within_a_fork_is_no_part_of_the_main_path() -> None:
     text = "Kenya (-> a.b {{-> c.d = {}}} -> e.f | -> g.h)"
     one, other = (parse_crp(text.format(name)).crp for name in ("Peru", "Chile"))

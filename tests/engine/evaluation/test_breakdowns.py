@@ -236,8 +236,8 @@ def test_the_report_of_a_run_has_its_steps(tmp_path: Path) -> None:
         "all 4 3 300 15 2.5",
         "relations 1 (50.0%) 1 (50.0%) 4 (2) 2 (1)",
         "all 1 (33.3%) 1 (33.3%) 4 (2) 2 (1)",
-        "depth 1 50.0% 1.00 0",
-        "all 2 100.0% 1.50 0",
+        "depth 1 50.0% 1.00 0 (0.0%)",
+        "all 2 100.0% 1.50 0 (0.0%)",
     ):
         assert said in rows
 

@@ -218,7 +218,7 @@ def test_text_fits_a_terminal_and_says_what_the_numbers_mean(report: Report) -> 
         "general, main path",
         "Tokens: the small model's prompt and first path",
         "Cost of general models per 10,000",
-        "1.00 answers a question, 100.0% have one (n = 7)",
+        "gold answers, mean  1.00\none gold answer     100.0% of 7 questions",
         "conjunction",
         "0.500 (2)",
         "Mean distance",
