@@ -16,6 +16,7 @@ import os
 import platform
 import sqlite3
 import subprocess
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -209,8 +210,11 @@ def claimed(
     """Reserve a file of rows for this process, and check or write its manifest.
 
     `settings` decide the rows; `notes` are other facts, which may differ when a run is resumed.
-    Yields whether `output` has rows of a run with these settings, to be resumed.
+    Yields whether `output` has rows of a run with these settings, to be resumed. When the block
+    ends, the manifest gets its ``times``: when the run began and ended, in UTC, and its seconds,
+    without those between an end and the next beginning. A killed process notes none.
     """
+    begun = time.monotonic()
 
     def not_resumable(reason: str) -> InputError:
         return InputError(
@@ -225,8 +229,11 @@ def claimed(
     with _locked(output, "a+b") as manifest:
         is_begun = output.is_file()
         if is_begun:
-            found = read_manifest(output, not_resumable)
-            check_same_settings(output, found, settings, InputError)
+            record = {
+                "schema_version": MANIFEST_VERSION,
+                **read_manifest(output, not_resumable),
+            }
+            check_same_settings(output, record, settings, InputError)
         else:
             _check_replaceable(path, manifest)
             record = {
@@ -235,16 +242,20 @@ def claimed(
                 "git": git_revision(),
                 "python": platform.python_version(),
                 "packages": package_versions(_PACKAGES),
+                "times": {"began": _utc()},
                 **notes,
                 **settings,
             }
             try:
                 manifest.truncate(0)
-                manifest.write(json.dumps(record, indent=2).encode() + b"\n")
+                manifest.write(_manifest_text(record))
                 manifest.flush()
             except OSError as error:
                 raise InputError(f"{output} cannot be written: {error}") from error
-        yield is_begun
+        try:
+            yield is_begun
+        finally:
+            _note_times(path, record, time.monotonic() - begun)
 
 
 def discard(output: Path) -> None:
@@ -309,6 +320,30 @@ def _locked(output: Path, mode: Literal["rb", "a+b"]) -> Iterator[BinaryIO]:
     with file:
         lock(file, output, InputError)
         yield file
+
+
+def _note_times(path: Path, record: Mapping[str, object], seconds: float) -> None:
+    """Add to the times of a manifest; the file stays the same one, since it is locked."""
+    times = record.get("times")
+    before = times.get("wall_s", 0.0) if isinstance(times, dict) else None
+    if not isinstance(times, dict) or not isinstance(before, int | float):
+        return  # An older kbqa began the run, and did not note when.
+    times = {**times, "ended": _utc(), "wall_s": round(before + seconds, 1)}
+    try:
+        # Written over what is there, which is no longer, so that a kill leaves one or the other.
+        with path.open("r+b", buffering=0) as file:
+            file.write(_manifest_text({**record, "times": times}))
+            file.truncate()
+    except OSError as error:
+        logger.warning("the times of the run could not be noted in %s: %s", path, error)
+
+
+def _manifest_text(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, indent=2).encode() + b"\n"
+
+
+def _utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _check_replaceable(path: Path, manifest: BinaryIO) -> None:

@@ -4,7 +4,7 @@ crp.py      what a constraint-aware reasoning path (CRP) is
 forms.py    its text forms, read and written;  english.py   its description in words
 compile.py  CRP → SPARQL;  values.py   comparisons that every engine answers alike
 convert/    SPARQL → CRP
-relax.py    a CRP's constraints, dropped step by step
+relax.py    a CRP's constraints, dropped step by step;  crp_match.py   two CRPs compared
 dialect.py  the SPARQL of others: repaired, checked, limited, and what it mentions
 terms.py    ids and literals;  errors.py   the one tree of errors
 

@@ -38,7 +38,12 @@ def make_row(
         "calls": 1,
         "tokens": 100,
         "usage": {
-            "specialised": {"calls": 1, "output_tokens": 100},
+            "specialised": {
+                "calls": 1,
+                "input_tokens": 60,
+                "output_tokens": 100,
+                "best_tokens": 40,
+            },
             "general": {"calls": 0, "cached_calls": 0, "cost_usd": 0.0},
         },
         "cost_usd": 0.0,

@@ -72,8 +72,8 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 166,
-    "product lines": 54_147,
+    "product files": 167,
+    "product lines": 54_225,
     "lines of docstrings, per cent": 13.2,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,

@@ -191,7 +191,7 @@ class OpenAIChat:
         return _Completed(
             choice.message.content or "",
             choice.finish_reason or "no reason given",
-            count_tokens(self.price, *_read_tokens(answer.usage), calls=0),
+            count_tokens(self.price, *read_tokens(answer.usage), calls=0),
             next((sent[name] for name in _LIMIT_NAMES if name in sent), None),
         )
 
@@ -289,7 +289,7 @@ class _Tokens(BaseModel):
     completion_tokens: NonNegativeInt = 0
 
 
-def _read_tokens(usage: object) -> tuple[int, int]:
+def read_tokens(usage: object) -> tuple[int, int]:
     """Return the input and output tokens that the server counted; 0 if it did not."""
     try:
         tokens = _Tokens.model_validate(usage)

@@ -159,9 +159,10 @@ def generate(
 ) -> None:
     """Write reasoning paths for a question set, for `kbqa eval --beams`.
 
-    A row is {"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}], "seconds"}, best path
-    first; "routerkgqa" is what the model wrote, "crp" what could be read of it. To resume, run the
-    same command again. A graph is only needed for --decoding schema and graph.
+    A row is {"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}], "input_tokens",
+    "seconds"}, best path first; "routerkgqa" is what the model wrote, "crp" what could be read of
+    it. To resume, run the same command again. A graph is only needed for --decoding schema and
+    graph.
     """
     from tqdm import tqdm
 

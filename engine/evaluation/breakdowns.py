@@ -1,14 +1,17 @@
-"""Group the rows of a run by properties of their questions, and measure each group.
+"""Group the rows of a run by properties of their questions, and measure what each group took.
 
 Source: RouterKGQA, Table 6, for composition type and constraints; it groups by the gold query, as
 here, so that the groups are the same for every run.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from statistics import fmean, median
 from typing import Any, Protocol, TypeVar, get_args
 
+from kbqa.engine.chat.model import Price
 from kbqa.engine.evaluation.rows import Row
 from kbqa.engine.evaluation.scores import (
     METRICS,
@@ -33,6 +36,7 @@ _JOINED = " + ".join(_WITH_EVIDENCE)
 
 _MOST_CONSTRAINTS = 3
 _MOST_HOPS = 4
+_MOST_ANSWERS = 2
 
 
 class Scored(Protocol):
@@ -99,14 +103,15 @@ def score_tiers(rows: Sequence[Scored], resamples: int = RESAMPLES) -> dict[str,
 def group_by_gold(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
     """Group rows by properties of the gold query, and then by the group's name.
 
-    The properties are those of `share_right`, ``type`` (CWQ's type of composition), ``depth`` and
-    ``constraints``, each if it is known of a row.
+    The properties are those of `share_right`, ``type`` (CWQ's type of composition), ``depth``,
+    ``constraints``, and ``answers`` (how many gold ones), each if it is known of a row.
     """
     ways: dict[str, Callable[[Row], str]] = {
         **_question_keys(rows),
         "type": lambda row: row.type or UNKNOWN,
         "depth": _depth,
         "constraints": _constraints,
+        "answers": lambda row: _capped(row.gold_size, _MOST_ANSWERS),
     }
     return _group(rows, ways)
 
@@ -179,16 +184,17 @@ def _question_keys(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
 
 
 def _depth(row: Row) -> str:
-    shape = row.gold_shape
-    return UNKNOWN if shape is None else _capped(shape.hops, _MOST_HOPS)
+    return _capped(None if row.gold_shape is None else row.gold_shape.hops, _MOST_HOPS)
 
 
 def _constraints(row: Row) -> str:
     shape = row.gold_shape
-    return UNKNOWN if shape is None else _capped(shape.constraints, _MOST_CONSTRAINTS)
+    return _capped(None if shape is None else shape.constraints, _MOST_CONSTRAINTS)
 
 
-def _capped(count: int, most: int) -> str:
+def _capped(count: int | None, most: int) -> str:
+    if count is None:
+        return UNKNOWN
     return f"{most}+" if count >= most else str(count)
 
 
@@ -235,26 +241,71 @@ def count_steps(rows: Sequence[Row]) -> list[StepCosts]:
     """Add up the steps of rows by kind, in the order in which the kinds first appear."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        steps = (row.trace or {}).get("steps")
-        for step in steps if isinstance(steps, list) else ():
-            if isinstance(step, Mapping) and "kind" in step:
-                kinds.setdefault(str(step["kind"]), []).append(step)
+        for step in _steps(row):
+            kinds.setdefault(str(step["kind"]), []).append(step)
     return [_add_up(kind, steps, rows) for kind, steps in kinds.items()]
 
 
-def add_kinds(steps: Iterable[StepCosts]) -> StepCosts:
+def add_kinds(steps: Sequence[StepCosts]) -> StepCosts:
     """Add up steps of all kinds."""
+    seconds = [each.seconds for each in steps if each.seconds is not None]
     counts = [each.name for each in fields(StepCosts) if each.name not in ("kind", "seconds")]
     total = Counter[str]()
     for one in steps:
         total.update({name: getattr(one, name) for name in counts})
-    return StepCosts(kind="all", seconds=None, **{name: total[name] for name in counts})
+    return StepCosts(
+        kind="all",
+        seconds=sum(seconds) if seconds else None,
+        **{name: total[name] for name in counts},
+    )
 
 
-def count_stops(rows: Sequence[Row]) -> dict[str, int]:
-    """Count why walking ended, the most frequent first; empty for methods that do not walk."""
-    stops = [stop for row in rows if isinstance(stop := (row.trace or {}).get("stop"), str)]
-    return dict(sorted(Counter(stops).items(), key=lambda item: (-item[1], item[0])))
+@dataclass(frozen=True, slots=True)
+class WalkEnd:
+    """The questions whose walking ended for one reason.
+
+    Source: Bounded Path Context, Table 7, has the mean depth, the share that reached the last hop
+    and that without an answer.
+    """
+
+    stop: str  # the reason, or ``all``
+    n: int
+    depth: float  # mean of the deepest hop that was looked at, 0 if none was
+    unanswered: int
+
+
+def measure_stops(rows: Sequence[Row]) -> list[WalkEnd]:
+    """Measure why walking ended, the most frequent reason first, and last all questions.
+
+    Empty for methods that do not walk.
+    """
+    stops: dict[str, list[Row]] = {}
+    for row in rows:
+        if isinstance(stop := (row.trace or {}).get("stop"), str):
+            stops.setdefault(stop, []).append(row)
+    if not stops:
+        return []
+    ranked = sorted(stops.items(), key=lambda item: (-len(item[1]), item[0]))
+    walked = [row for _, of in ranked for row in of]
+    return [
+        WalkEnd(
+            stop,
+            len(of),
+            fmean(max((_hop(step) for step in _steps(row)), default=0) for row in of),
+            sum(not row.is_answered for row in of),
+        )
+        for stop, of in [*ranked, ("all", walked)]
+    ]
+
+
+def _steps(row: Row) -> list[Mapping[str, Any]]:
+    steps = (row.trace or {}).get("steps")
+    known = steps if isinstance(steps, list) else []
+    return [step for step in known if isinstance(step, Mapping) and "kind" in step]
+
+
+def _hop(step: Mapping[str, Any]) -> int:
+    return hop if isinstance(hop := step.get("hop"), int) else 0
 
 
 def _add_up(kind: str, steps: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> StepCosts:
@@ -280,3 +331,117 @@ def _add_up(kind: str, steps: Sequence[Mapping[str, Any]], rows: Sequence[Row]) 
         clipped=total("clipped"),
         clipped_steps=having("clipped"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswers:
+    """How many gold answers the questions have that have any; as in BPC's Table 2."""
+
+    n: int  # questions
+    mean: float
+    single: float  # share of questions with one
+
+
+def count_gold(rows: Sequence[Row]) -> GoldAnswers | None:
+    """Count the gold answers of questions; None if no question has such gold."""
+    sizes = [size for row in rows if (size := row.gold_size) is not None]
+    return GoldAnswers(len(sizes), fmean(sizes), sizes.count(1) / len(sizes)) if sizes else None
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A summary of the costs of those questions for which they are known."""
+
+    mean: float
+    median: float
+    p95: float  # the least value that 95 % of the questions do not exceed
+    most: float
+    total: float
+    n: int  # questions
+    right: float | None = None  # mean over questions with a right answer; None if there are none
+    wrong: float | None = None  # mean over the other scored questions
+
+
+def spread(values: Sequence[float], hits: Sequence[float | None] = ()) -> Spread:
+    """Summarise values; `hits` are those of their questions, None where nothing is gold."""
+    ranked = sorted(values)
+    p95 = ranked[math.ceil(0.95 * len(ranked)) - 1]
+    right, wrong = (
+        [value for value, hit in zip(values, hits, strict=False) if hit == wanted]
+        for wanted in (1.0, 0.0)
+    )
+    return Spread(
+        mean=fmean(ranked),
+        median=median(ranked),
+        p95=p95,
+        most=ranked[-1],
+        total=sum(ranked),
+        n=len(ranked),
+        right=fmean(right) if right else None,
+        wrong=fmean(wrong) if wrong else None,
+    )
+
+
+def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
+    """Measure the costs of questions, including those that failed; unknown costs are absent.
+
+    ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
+    Tokens are those of `RowUsage`. ``queries`` and ``decisions`` are of walking methods.
+    """
+    known: dict[str, list[tuple[float, float | None]]] = {}
+    for row in rows:
+        hit = None if row.scores is None else row.scores.hit
+        for name, value in _taken(row).items():
+            of = known.setdefault(name, [])
+            if isinstance(value, int | float):
+                of.append((value, hit))
+    if not any(value for value, _ in known.get("reasoned_calls", ())):
+        known["reasoned_calls"] = []  # most models do not reason
+    return {name: spread(*zip(*of, strict=True)) for name, of in known.items() if of}
+
+
+def _taken(row: Row) -> dict[str, object]:
+    """Return what a question took, by name; None for what is not known."""
+    usage, trace, seconds = row.usage, row.trace or {}, row.seconds or {}
+    repair = trace.get("repair")
+    return {
+        "calls": row.calls,
+        "general_calls": usage and usage.general.calls,
+        "cached_calls": usage and usage.general.cached_calls,
+        "reasoned_calls": usage and (usage.general.reasoned_calls or 0),
+        "decisions": trace.get("decisions"),
+        "input_tokens": usage and usage.input_tokens,
+        "output_tokens": usage and usage.output_tokens,
+        "tokens": usage and usage.tokens,
+        "queries": trace.get("queries"),
+        "queries of a repair": repair.get("queries") if isinstance(repair, dict) else None,
+        "seconds": sum(seconds.values()) if seconds else None,
+        **{f"seconds of {stage}": of_stage for stage, of_stage in seconds.items()},
+    }
+
+
+def cost_per_10_000(rows: Sequence[Row]) -> float | None:
+    """Compute the US dollars of general models for 10,000 questions.
+
+    None if it is not known: a row that asked one has no cost, or no row has a cost.
+    """
+    known = [row.cost_usd for row in rows if row.cost_usd is not None]
+    unknown = any(row.cost_usd is None and row.usage and row.usage.general.calls for row in rows)
+    return fmean(known) * 10_000 if known and not unknown else None
+
+
+def writer_cost_per_10_000(rows: Sequence[Row], price: Price | None) -> float | None:
+    """Compute the US dollars of the small model for 10,000 questions, its first paths counted.
+
+    None if it is not known: the price, or the tokens of a question.
+    """
+    asked = [row.usage.specialised for row in rows if row.usage is not None]
+    costs = [
+        None
+        if price is None or each.input_tokens is None or each.best_tokens is None
+        else price.cost_usd(each.input_tokens, each.best_tokens)
+        for each in asked
+        if each.calls
+    ]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) / max(len(asked), 1) * 10_000 if len(known) == len(costs) else None

@@ -59,6 +59,7 @@ _NOTES = {
     "sample",
     "seed",
     "timings",
+    "times",
     "graph",
     "store_summary",
     "beams",

@@ -35,7 +35,7 @@ from kbqa.engine.evaluation.rows import (
     WrittenRow,
     answered_row,
     failed_row,
-    gold_shapes,
+    gold_paths,
     read_row,
     take_over,
     write_rows,
@@ -44,8 +44,11 @@ from kbqa.engine.files import claimed, file_sha256, manifest_path
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, ModelChoice, write_apart
 from kbqa.kb.graph import Graph
+from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.crp_match import NO_MATCH, CrpMatch, match_crps
 from kbqa.sparql.errors import (
     AnsweringError,
+    CrpSyntaxError,
     EndpointDown,
     GraphError,
     InputError,
@@ -53,6 +56,7 @@ from kbqa.sparql.errors import (
     ModelError,
     SpendingLimitReached,
 )
+from kbqa.sparql.forms import read_crp
 
 logger = logging.getLogger(__name__)
 
@@ -174,9 +178,9 @@ class _Run:
         for row in rows.values():
             self._settle(row.id, 0 if row.usage is None else row.usage.general.calls)
         open_questions = [question for question in self._questions if question.id not in rows]
-        shapes = gold_shapes(open_questions)
+        golds = gold_paths(open_questions)
         for question in open_questions:
-            yield partial(self._row, question, self._prepared(question), shapes.get(question.id))
+            yield partial(self._row, question, self._prepared(question), golds.get(question.id))
 
     def _prepared(self, question: Question) -> Prepared | None:
         """Return a question with its candidates; None if these were written before the run."""
@@ -186,9 +190,10 @@ class _Run:
             self._write(self._batch_of[question.id])
         return self._written[question.id]
 
-    def _row(self, question: Question, prepared: Prepared | None, shape: GoldShape | None) -> Row:
+    def _row(self, question: Question, prepared: Prepared | None, gold: Crp | None) -> Row:
         """Answer a question; an error becomes its row, except `SpendingLimitReached`."""
-        timings = self._config.timings
+        timings, first_path = self._config.timings, None
+        shape = None if gold is None else GoldShape.of(gold)
         candidates = self._beams.get(question.id)
         if prepared is None:
             prepared = self._prepare(question)
@@ -198,6 +203,9 @@ class _Run:
                 raise prepared
             if candidates is None:
                 candidates = prepared.candidates or ()
+            if gold is not None and candidates:
+                graph = self._engine.resources.graph
+                first_path = _match(candidates[0], gold, graph, question.topics)
             asked = replace(
                 prepared,
                 candidates=candidates,
@@ -207,14 +215,18 @@ class _Run:
                 else partial(self._calls.grant, self._places[question.id]),
             )
             answer = self._engine.answer(asked)
-            return answered_row(question, answer, candidates, shape, timings=timings)
+            return answered_row(
+                question, answer, candidates, shape, first_path=first_path, timings=timings
+            )
         except SpendingLimitReached:
             raise
         except Exception as error:  # noqa: BLE001 – one question's failure never ends a run
             log_failure(question, error)
             if isinstance(prepared, Asked):
                 usage = prepared.usage
-            return failed_row(question, error, shape, candidates, usage, timings=timings)
+            return failed_row(
+                question, error, shape, candidates, usage, first_path=first_path, timings=timings
+            )
         finally:  # Later questions may wait for it, however it ends.
             self._settle(question.id, prepared.usage.calls if isinstance(prepared, Asked) else 0)
 
@@ -244,6 +256,27 @@ class _Run:
         except Exception as error:  # noqa: BLE001 – a batch fails as a whole
             prepared.update(dict.fromkeys(asked, error))
         self._written.update(prepared)
+
+
+def _match(candidate: Candidate, gold: Crp, graph: Graph, topics: Sequence[Entity]) -> CrpMatch:
+    """Compare a written path with the gold one, whose entities are known by their ids alone.
+
+    Their names are those of the graph or of the question set, whichever the path has.
+    """
+    try:
+        written = read_crp(candidate.text).crp
+    except CrpSyntaxError:
+        return NO_MATCH
+    entities = (*written.entities(), *gold.entities())
+    labels = graph.labels({entity.mid for entity in entities if entity.mid})
+    given = {topic.mid: topic.name for topic in topics if topic.mid and topic.name}
+
+    def named(crp: Crp, names: Mapping[str, str]) -> Crp:
+        return crp.with_entities(lambda entity: Entity(names.get(entity.mid or "") or str(entity)))
+
+    namings = ({**labels, **given}, {**given, **labels})
+    matches = [match_crps(named(written, names), named(gold, names)) for names in namings]
+    return max(matches, key=lambda match: match.exact)
 
 
 def _write(engine: Engine, asked: Sequence[Asked]) -> list[Asked]:

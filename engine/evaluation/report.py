@@ -8,29 +8,30 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kbqa.engine.chat.model import find_price
 from kbqa.engine.evaluation.breakdowns import (
     FOUND,
+    GoldAnswers,
     RowGroup,
     ShapeCell,
+    Spread,
     StepCosts,
+    WalkEnd,
     add_kinds,
     break_down,
+    cost_per_10_000,
+    count_gold,
     count_steps,
-    count_stops,
     cross_shapes,
+    measure_costs,
+    measure_stops,
     rows_by_tier,
     score_tiers,
     stage_name,
     stage_rank,
+    writer_cost_per_10_000,
 )
-from kbqa.engine.evaluation.rows import (
-    RecordedRun,
-    Row,
-    Spread,
-    cost_per_10_000,
-    flatten_manifest,
-    measure_costs,
-)
+from kbqa.engine.evaluation.rows import RecordedRun, Row, flatten_manifest
 from kbqa.engine.evaluation.scores import (
     RESAMPLES,
     Mean,
@@ -106,14 +107,17 @@ class Report:
     rows: int  # how many of these have a row; fewer if the run is unfinished
     scored: int  # how many of these have gold answers
     resamples: int  # of each interval
+    gold_answers: GoldAnswers | None  # None if no question has a list of gold answers
     scores: Mapping[str, Mapping[str, Mean]]  # by tier and metric
     official: Mapping[str, OfficialMeans] | None  # by tier; None if this is not WebQSP
     name_scores: Mapping[str, Mapping[str, Mean]] | None  # by tier; None if not asked for
     answered: Mapping[str, Answered]  # by tier
     costs: Mapping[str, Spread]  # see `measure_costs`
-    usd_per_10_000: float | None  # US dollars for 10,000 questions; None if no cost is known
+    usd_per_10_000: float | None  # US dollars of general models; None if no cost is known
+    writer_usd_per_10_000: float | None  # of the small model; None if price or tokens are unknown
     steps: Sequence[StepCosts]  # of a walking method, by kind
-    stops: Mapping[str, int]  # how often walking ended for which reason
+    stops: Sequence[WalkEnd]  # why walking ended
+    first_paths: Mapping[str, Mean] | None  # by part of a path; None if no gold path is known
     breakdowns: Mapping[str, Sequence[RowGroup]]  # see `break_down`
     shapes: Sequence[ShapeCell]
     calibration: Sequence[Tenth]  # of the answered questions
@@ -151,6 +155,7 @@ def make_report(run: RecordedRun, *, names: bool = False, resamples: int = RESAM
         if row.confidence is not None and row.scores is not None
     ]
     tenths = calibrate(pairs)
+    first_paths = [row.first_path for row in run.rows if row.first_path is not None]
     return Report(
         name=run.name,
         method=run.method,
@@ -160,6 +165,7 @@ def make_report(run: RecordedRun, *, names: bool = False, resamples: int = RESAM
         rows=len(run.rows),
         scored=len(scored),
         resamples=resamples,
+        gold_answers=count_gold(scored),
         scores=score_tiers(scored, resamples),
         official={
             tier: _official_means(rows, resamples) for tier, rows in rows_by_tier(scored).items()
@@ -175,8 +181,10 @@ def make_report(run: RecordedRun, *, names: bool = False, resamples: int = RESAM
         answered={tier: _count_answered(rows) for tier, rows in rows_by_tier(run.rows).items()},
         costs=measure_costs(run.rows),
         usd_per_10_000=cost_per_10_000(run.rows),
+        writer_usd_per_10_000=writer_cost_per_10_000(run.rows, find_price(run.writer or "")),
         steps=count_steps(run.rows),
-        stops=count_stops(run.rows),
+        stops=measure_stops(run.rows),
+        first_paths=average(first_paths, _PARTS, resamples) if first_paths else None,
         breakdowns=break_down(scored, resamples),
         shapes=cross_shapes(scored),
         calibration=tenths,
@@ -220,7 +228,10 @@ def _count_errors(rows: Sequence[Row]) -> list[Errors]:
     ]
 
 
+_PARTS = {"depth": "depth", "main_path": "main path", "skeleton": "skeleton", "exact": "all of it"}
 _COST_NAMES = {
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
     "general_calls": "calls of the general model",
     "cached_calls": "of these from the cache",
     "reasoned_calls": "of these with reasoning, which is not read",
@@ -232,6 +243,10 @@ _HIDDEN = ("gold entities", "question count", "schema version", "store summary")
 def report_sections(report: Report) -> Iterator[Section]:
     """Put a report into words, in order of interest."""
     yield _heading(report)
+    if (gold := report.gold_answers) is not None:
+        one = f"{gold.single:.1%} of {gold.n:,} questions"
+        facts = [("gold answers, mean", f"{gold.mean:.2f}"), ("one gold answer", one)]
+        yield Section("Question set", facts)
     yield _scores(report)
     definitions = define_scores(report.resamples).items()
     named = [(METRIC_NAMES.get(name, name), text) for name, text in definitions]
@@ -250,14 +265,14 @@ def report_sections(report: Report) -> Iterator[Section]:
         title = "Answered, by origin of the answers"
         yield table_section(title, ("", *report.answered), origins, ORIGIN_RULE)
     if report.costs:
-        yield _costs(report.costs, report.usd_per_10_000)
+        yield _costs(report)
     if report.steps:
         yield _steps(report.steps)
         yield _left_out(report.steps)
     if report.stops:
-        total = sum(report.stops.values())
-        shares = [(stop, f"{n:,}", f"{n / total:.1%}") for stop, n in report.stops.items()]
-        yield table_section("Why walking ended", ("", "questions", "share"), shares)
+        yield _stops(report.stops)
+    if report.first_paths is not None:
+        yield _first_paths(report.first_paths)
     for way, groups in report.breakdowns.items():
         by = BREAKDOWN_NAMES[way]
         header = (by, "n", "F1", "hit", "exact match", "answered")
@@ -348,25 +363,59 @@ def _stages(answered: Mapping[str, Answered]) -> Section:
     return table_section(title, ("", *answered), rows)
 
 
-def _costs(costs: Mapping[str, Spread], usd_per_10_000: float | None) -> Section:
+def _costs(report: Report) -> Section:
     rows = []
-    for name, one in costs.items():
-        amounts = map(_amount, (one.mean, one.median, one.p95, one.total))
-        rows.append((_COST_NAMES.get(name, name), *amounts, f"{one.n:,}"))
-    cost = "not known" if usd_per_10_000 is None else f"{usd_per_10_000:,.2f} US dollars"
+    for name, one in report.costs.items():
+        amounts = (one.mean, one.median, one.p95, one.most, one.total, one.right, one.wrong)
+        cells = ("–" if amount is None else _amount(amount) for amount in amounts)
+        rows.append((_COST_NAMES.get(name, name), *cells, f"{one.n:,}"))
     return table_section(
         "What a question takes",
-        ("", "mean", "median", "p95", "total", "n"),
+        ("", "mean", "median", "p95", "most", "total", "right", "wrong", "n"),
         rows,
-        "n: questions for which this is known. "
-        "Tokens: written by the small model, and read and written by the general one. "
-        f"Cost of general models per 10,000 questions: {cost}.",
+        "n: questions for which this is known. Right, wrong: means over the questions that have a "
+        "right answer, and over the others. Tokens: the small model's prompt and first path, and "
+        f"all of the general model. {_usd(report.usd_per_10_000, report.writer_usd_per_10_000)}",
     )
+
+
+def _usd(general: float | None, writer: float | None) -> str:
+    """Write what 10,000 questions cost."""
+    if general is None:
+        return "Cost per 10,000 questions: not known."
+    if writer is None:
+        return (
+            f"Cost of general models per 10,000 questions: {general:,.2f} US dollars; that of the "
+            "small model is not known."
+        )
+    cost = f"Cost per 10,000 questions: {general + writer:,.2f} US dollars"
+    return f"{cost}, {writer:,.2f} of it for the small model." if writer else f"{cost}."
+
+
+def _first_paths(parts: Mapping[str, Mean]) -> Section:
+    rows = [(_PARTS[part], f"{mean.n:,}", mean) for part, mean in parts.items()]
+    return table_section(
+        "The first written path against that of the gold query",
+        ("the same", "n", "share"),
+        rows,
+        "Depth: hops of the main path. Main path: its relations. Skeleton: also the constraints, "
+        "but not the names of entities or the values of literals. n: questions whose gold query "
+        "is a path, and for which a path was written.",
+    )
+
+
+def _stops(stops: Sequence[WalkEnd]) -> Section:
+    rows = []
+    for one in stops:
+        share, silent = f"{one.n / stops[-1].n:.1%}", count_of(one.unanswered, one.n)
+        rows.append((one.stop, f"{one.n:,}", share, f"{one.depth:.2f}", silent))
+    header = ("", "questions", "share", "mean depth", "no answer")
+    return table_section("Why walking ended", header, rows)
 
 
 def _steps(steps: Sequence[StepCosts]) -> Section:
     rows = []
-    for one in steps:
+    for one in (*steps, add_kinds(steps)):
         counts = one.decisions, one.calls, one.input_tokens, one.output_tokens
         seconds = "–" if one.seconds is None else f"{one.seconds:,.1f}"
         rows.append((spoken(one.kind), *map("{:,}".format, counts), seconds))

@@ -6,14 +6,13 @@ them.
 """
 
 import json
-import math
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
 from typing import Annotated, Any, Protocol, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
@@ -38,6 +37,7 @@ from kbqa.engine.files import (
 from kbqa.engine.questions.question_sets import GoldKind, Question, convert_queries, gold_kind
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.crp_match import CrpMatch
 from kbqa.sparql.errors import InputError, OutputError
 from kbqa.sparql.relax import Level, leaves
 from kbqa.sparql.terms import term_text
@@ -53,6 +53,7 @@ _UNUSED = ("evidence", "linked", "sparql")
 _USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
 _USED_OF_STEP = (
     "kind",
+    "hop",
     "hidden",
     "clipped",
     "unread",
@@ -75,6 +76,12 @@ class GoldShape(RowPart):
     hops: Count  # steps of its main path
     constraints: Count  # at any depth, its ordering included
     ordered: bool  # it keeps the first or last of its answers
+
+    @classmethod
+    def of(cls, crp: Crp) -> "GoldShape":
+        """Return the shape of a gold query's CRP."""
+        constraints = sum(1 for _ in leaves(crp))
+        return cls(hops=len(crp.path), constraints=constraints, ordered=crp.order is not None)
 
 
 class RowAnswer(RowPart):
@@ -104,11 +111,41 @@ class GeneralUsage(RowPart):
     reasoned_calls: int | None = None  # None if no reply held reasoning
 
 
-class RowUsage(RowPart):
-    """The work of the models on a question."""
+class WriterUsage(RowPart):
+    """The work of the small model; what an older kbqa did not count is None."""
 
-    specialised: Mapping[str, object] | None = None  # calls and output tokens of the small model
+    calls: int = 0
+    input_tokens: int | None = None  # of the prompt
+    output_tokens: int = 0  # of all paths
+    best_tokens: int | None = None  # of the first path
+
+
+class RowUsage(RowPart):
+    """The work of the models on a question.
+
+    Of the small model, `input_tokens`, `output_tokens` and `tokens` count the prompt and the first
+    path alone, as RouterKGQA's Table 2 does. They are None if that is not known.
+    """
+
+    specialised: WriterUsage = WriterUsage()
     general: GeneralUsage
+
+    @property
+    def input_tokens(self) -> int | None:
+        """The tokens that the models read."""
+        writer = self.specialised
+        return _sum(writer.input_tokens if writer.calls else 0, self.general.input_tokens)
+
+    @property
+    def output_tokens(self) -> int | None:
+        """The tokens that the models wrote."""
+        writer = self.specialised
+        return _sum(writer.best_tokens if writer.calls else 0, self.general.output_tokens)
+
+    @property
+    def tokens(self) -> int | None:
+        """The tokens that the models read and wrote."""
+        return _sum(self.input_tokens, self.output_tokens)
 
 
 class Row(RowPart):
@@ -116,6 +153,7 @@ class Row(RowPart):
 
     The fields from `answers` to `seconds` are those of `Answer.to_dict`, and those from `category`
     to `gold_unanswerable` are of `Question`. `gold_names` has the names of each set of `gold`.
+    `first_path` compares the first path that the small model wrote with that of the gold query.
     """
 
     schema_version: int
@@ -132,6 +170,7 @@ class Row(RowPart):
     gold_count: Count | None = None
     gold_unanswerable: bool = False
     gold_shape: GoldShape | None = None
+    first_path: CrpMatch | None = None
     answers: tuple[RowAnswer, ...]
     boolean: StrictBool | None = None
     count: Count | None = None
@@ -158,6 +197,11 @@ class Row(RowPart):
     def kind(self) -> GoldKind | None:
         """The kind of gold that its question has; None if it has none."""
         return gold_kind(self.gold, self.gold_boolean, self.gold_count, self.gold_unanswerable)
+
+    @property
+    def gold_size(self) -> int | None:
+        """The number of gold answers, of all parses; None if the gold is of another kind."""
+        return len(set().union(*self.gold)) if self.kind == "answers" else None
 
     @property
     def is_answered(self) -> bool:
@@ -195,6 +239,11 @@ class Row(RowPart):
         return self.model_dump(exclude_unset=True)
 
 
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 def read_row(record: Mapping[str, object], place: str) -> Row:
     """Read a row; the message of an `InputError` names its place."""
     version = record.get("schema_version")
@@ -211,19 +260,11 @@ def read_row(record: Mapping[str, object], place: str) -> Row:
         raise InputError(f"{place} is not a row of `kbqa eval`: {invalid_field(error)}") from None
 
 
-def gold_shapes(questions: Iterable[Question]) -> dict[str, GoldShape]:
-    """Return the shapes of gold queries by question id; absent if no CRP means the same."""
+def gold_paths(questions: Iterable[Question]) -> dict[str, Crp]:
+    """Return gold queries as CRPs by question id; absent if no CRP means the same."""
     queries = {question.id: question.sparql for question in questions if question.sparql}
     crps = convert_queries(queries.values())
-    return {
-        id_: GoldShape(
-            hops=len(crp.path),
-            constraints=sum(1 for _ in leaves(crp)),
-            ordered=crp.order is not None,
-        )
-        for id_, query in queries.items()
-        if isinstance(crp := crps[query], Crp)
-    }
+    return {id_: crp for id_, query in queries.items() if isinstance(crp := crps[query], Crp)}
 
 
 def answered_row(
@@ -232,6 +273,7 @@ def answered_row(
     candidates: Sequence[Candidate],
     shape: GoldShape | None,
     *,
+    first_path: CrpMatch | None = None,
     timings: bool,
 ) -> Row:
     """Make the row of a question that did not fail.
@@ -246,7 +288,7 @@ def answered_row(
     predicted = Predicted(texts, answer.boolean, answer.count, answer.status)
     return Row.model_validate(
         {
-            **_head(question, shape),
+            **_head(question, shape, first_path),
             **record,
             "scores": score_answer(predicted, question),
             **_costs(candidates, answer.usage, timings),
@@ -262,6 +304,7 @@ def failed_row(
     candidates: Sequence[Candidate] | None = None,
     general: Usage = _NO_CALLS,
     *,
+    first_path: CrpMatch | None = None,
     timings: bool = True,
 ) -> Row:
     """Make the row of a question that failed: it scores 0.
@@ -273,7 +316,7 @@ def failed_row(
         costs = _costs(candidates, general, timings)
     return Row.model_validate(
         {
-            **_head(question, shape),
+            **_head(question, shape, first_path),
             "answers": (),
             "scores": None if question.kind is None else WRONG,
             "stage": None,
@@ -284,7 +327,9 @@ def failed_row(
     )
 
 
-def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
+def _head(
+    question: Question, shape: GoldShape | None, first_path: CrpMatch | None
+) -> dict[str, Any]:
     if_known = {
         "gold_names": [sorted(each) for each in question.gold_names] or None,
         "category": question.category,
@@ -303,20 +348,29 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
         "gold": [sorted(gold) for gold in question.golds],
         **{name: value for name, value in if_known.items() if value is not None},
         "gold_shape": shape,
+        **({} if first_path is None else {"first_path": first_path}),
     }
 
 
 def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
-    calls, tokens = int(bool(candidates)), sum(candidate.tokens for candidate in candidates)
+    first = candidates[0] if candidates else None
+    calls = int(first is not None)
+    writer = WriterUsage(
+        calls=calls,
+        input_tokens=first.input_tokens if first else 0,
+        output_tokens=sum(candidate.tokens for candidate in candidates),
+        best_tokens=first.tokens if first else 0,
+    )
     of_general = general.to_dict()
     if timings:
         of_general["seconds"] = round(general.seconds, 6)
     else:
         del of_general["cached_calls"], of_general["seconds"]
+    usage = RowUsage(specialised=writer, general=GeneralUsage(**of_general))
     return {
         "calls": calls + general.calls,
-        "tokens": tokens + general.input_tokens + general.output_tokens,
-        "usage": {"specialised": {"calls": calls, "output_tokens": tokens}, "general": of_general},
+        "tokens": usage.tokens,
+        "usage": usage,
         "cost_usd": general.cost_usd,
     }
 
@@ -429,66 +483,6 @@ def _line(record: Mapping[str, object]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """A summary of the costs of those questions for which they are known."""
-
-    mean: float
-    median: float
-    p95: float  # the least value that 95 % of the questions do not exceed
-    total: float
-    n: int  # questions
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Summarise values."""
-    ranked = sorted(values)
-    p95 = ranked[math.ceil(0.95 * len(ranked)) - 1]
-    return Spread(fmean(ranked), median(ranked), p95, sum(ranked), len(ranked))
-
-
-def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
-    """Measure the costs of questions, including those that failed; unknown costs are absent.
-
-    ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
-    ``tokens`` are those that the small model wrote and those in and out of the general one.
-    ``queries`` and ``decisions`` are of walking methods.
-    """
-    general = [row.usage.general for row in rows if row.usage is not None]
-    traces = [row.trace or {} for row in rows]
-    repairs = [trace.get("repair") for trace in traces]
-    values: dict[str, list[object]] = {
-        "calls": [row.calls for row in rows],
-        "general_calls": [usage.calls for usage in general],
-        "cached_calls": [usage.cached_calls for usage in general],
-        "reasoned_calls": [usage.reasoned_calls or 0 for usage in general]
-        if any(usage.reasoned_calls for usage in general)
-        else [],
-        "decisions": [trace.get("decisions") for trace in traces],
-        "tokens": [row.tokens for row in rows],
-        "queries": [trace.get("queries") for trace in traces],
-        "queries of a repair": [each.get("queries") for each in repairs if isinstance(each, dict)],
-        "seconds": [sum(row.seconds.values()) for row in rows if row.seconds],
-    }
-    for row in rows:
-        for stage, seconds in (row.seconds or {}).items():
-            values.setdefault(f"seconds of {stage}", []).append(seconds)
-    known = {
-        name: [one for one in of if isinstance(one, int | float)] for name, of in values.items()
-    }
-    return {name: spread(of) for name, of in known.items() if of}
-
-
-def cost_per_10_000(rows: Sequence[Row]) -> float | None:
-    """Compute the US dollars of general models for 10,000 questions.
-
-    None if it is not known: a row that asked one has no cost, or no row has a cost.
-    """
-    known = [row.cost_usd for row in rows if row.cost_usd is not None]
-    unknown = any(row.cost_usd is None and row.usage and row.usage.general.calls for row in rows)
-    return fmean(known) * 10_000 if known and not unknown else None
-
-
-@dataclass(frozen=True, slots=True)
 class RecordedRun:
     """A run on disk: its file, its manifest, and its rows, one for each question."""
 
@@ -511,6 +505,13 @@ class RecordedRun:
         """The name of the method; None if the manifest does not say."""
         method = self.manifest.get("method")
         return str(method["name"]) if isinstance(method, dict) and "name" in method else None
+
+    @property
+    def writer(self) -> str | None:
+        """The small model, without its adapter and server; None if the manifest does not say."""
+        beams = self.manifest.get("beams_manifest")
+        name = self.manifest.get("model") or (isinstance(beams, dict) and beams.get("model"))
+        return re.split(r" \+ | at ", name)[0] if isinstance(name, str) else None
 
     @property
     def question_count(self) -> int | None:

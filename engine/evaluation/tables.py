@@ -161,6 +161,7 @@ BREAKDOWN_NAMES: Mapping[str, str] = {
     "type": "type of composition",
     "depth": "hops of the gold path",
     "constraints": "constraints of the gold query",
+    "answers": "number of gold answers",
     "stage": "stage that answered",
     "level": "relaxation of the path",
     "origin": "origin of the answers",

@@ -468,19 +468,21 @@ class BeamSearchGenerator(SmallModelGenerator):
     ) -> list[list[Candidate]]:
         steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]
+        prompts = self._prompt_tokens(requests, self._tokenizer)
 
         def take(row: int, texts: Sequence[Hypothesis]) -> None:
             found = []
             for tokens, logprob in texts:
                 text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-                found.append(Candidate(text, logprob, len(tokens) + 1))
+                read = len(prompts[row])
+                found.append(Candidate(text, logprob, len(tokens) + 1, input_tokens=read))
             written[row] = best_walked(found, n, steps[row])
             if progress is not None:
                 progress.written(row, written[row])
 
         beam_search(
             self._model,
-            self._prompt_tokens(requests, self._tokenizer),
+            prompts,
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,

@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol, TypeVar
 
@@ -82,6 +82,8 @@ class Candidate:
     rank: int | None = None
     narrows: bool = False  # the search added a condition, an order or a comparison to a path
     is_repaired: bool = False  # it was chosen in a repair, which is a search, too
+    # Of the prompt that it answers; None if not known, as in files of an older kbqa.
+    input_tokens: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.logprob):
@@ -513,13 +515,15 @@ def write_beams(
     batch_size: int,
     report: Callable[[int], object] = lambda done: None,
 ) -> None:
-    """Write a file of candidates, a row ``{"id", "crps": […], "seconds"}`` for each question.
+    """Write a file of candidates, a row for each question.
 
-    A path is ``{"crp", "routerkgqa", "logprob", "tokens", "topics"}``. `seconds` is the wall time
-    of the question's batch, divided by its questions. The same call again resumes an incomplete
-    file. A manifest beside the file holds the `settings` that decide the rows, and the `source` of
-    the questions. With `gold_entities`, the gold topics are given with the questions. `report` is
-    called with the number of questions already written, then with that of each batch.
+    A row is ``{"id", "crps": […], "input_tokens", "seconds"}``, and a path is ``{"crp",
+    "routerkgqa", "logprob", "tokens", "topics"}``. `input_tokens` are those of the prompt.
+    `seconds` is the wall time of the question's batch, divided by its questions. The same call
+    again resumes an incomplete file. A manifest beside the file holds the `settings` that decide
+    the rows, and the `source` of the questions. With `gold_entities`, the gold topics are given
+    with the questions. `report` is called with the number of questions already written, then with
+    that of each batch.
 
     Raises:
         InputError: `output` cannot be written, or holds something else.
@@ -578,6 +582,7 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
                     float(crp["logprob"]),
                     int(crp.get("tokens", 1)),
                     tuple(map(str, crp.get("topics", ()))),
+                    input_tokens=None if (read := row.get("input_tokens")) is None else int(read),
                 )
                 for crp in row["crps"]
             ]
@@ -596,5 +601,8 @@ def _line(id_: str, candidates: Sequence[Candidate], seconds: float) -> str:
         }
         for candidate in candidates
     ]
-    row = {"id": id_, "crps": crps, "seconds": round(seconds, 4)}
+    row: dict[str, object] = {"id": id_, "crps": crps}
+    if candidates and (read := candidates[0].input_tokens) is not None:
+        row["input_tokens"] = read
+    row["seconds"] = round(seconds, 4)
     return json.dumps(row, ensure_ascii=False) + "\n"

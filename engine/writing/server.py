@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from kbqa.engine.chat.openai import read_tokens
 from kbqa.engine.chat.server import SMALL_MODEL, OpenAIServer, Retrying, describe_offer
 from kbqa.engine.writing.beam_search import best_walked
 from kbqa.engine.writing.ebnf import (
@@ -69,6 +70,7 @@ class _Completion(BaseModel):
     """A completion of a text."""  # the words of a message
 
     choices: list[_Continued] = Field(min_length=1)
+    usage: object = None
 
 
 class ServerGenerator:
@@ -176,12 +178,17 @@ class ServerGenerator:
             return response.content
 
         candidates = []
-        for written in self._ask(request):
+        completion = self._ask(request)
+        read, _ = read_tokens(completion.usage)
+        for written in completion.choices:
             logprobs = [] if written.finish_reason == "length" else self._logprobs(written)
             if logprobs and self._grammar is not None:
                 logprobs = self._own_logprobs(written)
             if logprobs:  # A text that ends at once is empty, and may count no token.
-                candidates.append(Candidate(written.text, sum(logprobs), len(logprobs)))
+                tokens = len(logprobs)
+                candidates.append(
+                    Candidate(written.text, sum(logprobs), tokens, input_tokens=read or None)
+                )
         return candidates
 
     def _own_logprobs(self, continued: _Continued) -> list[float]:
@@ -199,7 +206,7 @@ class ServerGenerator:
             )
             return response.content
 
-        texts = self._ask(request)
+        texts = self._ask(request).choices
         if len(texts) != 1 or len(read := self._logprobs(texts[0])) < len(written):
             raise ModelError(f"{self._url} does not score the text that it is sent")
         return read[-len(written) :]
@@ -214,11 +221,11 @@ class ServerGenerator:
         # The first token of a prompt has none.
         return [logprob for logprob in logprobs if logprob is not None]
 
-    def _ask(self, request: "Callable[[OpenAI], bytes]") -> list[_Continued]:
+    def _ask(self, request: "Callable[[OpenAI], bytes]") -> _Completion:
         def ask() -> _Completion:
             return self._server.send(request, _Completion)
 
-        return self._retrying.call(ask, self._url).choices
+        return self._retrying.call(ask, self._url)
 
     def _check_follows_graph(self) -> None:
         """Check that the server has the logits processor: only this refuses topics like these."""

@@ -314,7 +314,8 @@ class VllmGenerator(SmallModelGenerator):
             written = self._scored(prompts, written)
         found: list[list[Candidate]] = [[] for _ in prompts]
         for text in written:
-            found[text.row].append(Candidate(text.text, text.logprob, len(text.tokens)))
+            read, tokens = len(prompts[text.row]), len(text.tokens)
+            found[text.row].append(Candidate(text.text, text.logprob, tokens, input_tokens=read))
         return [best_walked(of, n, walk) for of, walk in zip(found, steps, strict=True)]
 
     def _is_finished(self, text: "CompletionOutput") -> bool:
@@ -376,7 +377,8 @@ class VllmGenerator(SmallModelGenerator):
                 *tokens, last = beam.tokens[len(prompt) :]
                 if last == tokenizer.eos_token_id:
                     text = tokenizer.decode(tokens, skip_special_tokens=True)
-                    candidates.append(Candidate(text, beam.cum_logprob, len(tokens) + 1))
+                    length, read = len(tokens) + 1, len(prompt)
+                    candidates.append(Candidate(text, beam.cum_logprob, length, input_tokens=read))
             found.append(best_distinct(candidates, n))
         return found
 

@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -137,6 +138,21 @@ def test_settings_are_compared_as_json(output: Path) -> None:
         claimed(output, {"without": ("a",)}, {}),
     ):
         pass
+
+
+def test_a_manifest_says_when_a_run_began_and_ended_and_how_long_it_ran(output: Path) -> None:
+    manifest = output.with_suffix(".manifest.json")
+    for _ in range(2):
+        with claimed(output, {}, {}):
+            output.write_text("{}\n", encoding="utf-8")
+            time.sleep(0.2)
+    times = json.loads(manifest.read_text("utf-8"))["times"]
+    assert times["began"] <= times["ended"] and times["wall_s"] >= 0.4
+    older = {"schema_version": 1, "n": 5}
+    manifest.write_text(json.dumps(older), encoding="utf-8")
+    with claimed(output, {}, {}) as is_begun:
+        assert is_begun
+    assert json.loads(manifest.read_text("utf-8")) == older
 
 
 def test_rows_without_a_manifest_get_none(output: Path) -> None:

@@ -15,8 +15,8 @@ from statistics import fmean
 
 import click
 
-from kbqa.engine.evaluation.breakdowns import rows_by_tier
-from kbqa.engine.evaluation.rows import RecordedRun, Row, measure_costs, read_run
+from kbqa.engine.evaluation.breakdowns import measure_costs, rows_by_tier
+from kbqa.engine.evaluation.rows import RecordedRun, Row, read_run
 from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.sparql.errors import InputError
 from tools.options import FILE

@@ -341,6 +341,57 @@ def test_eval_needs_no_model_where_all_beams_are_written(evaluate) -> None:
     assert json.loads(result.stdout)["tiers"]["all"]["f1"]["mean"] == 1.0
 
 
+@pytest.mark.usefixtures("no_model")
+def test_an_official_file_and_written_paths_give_tokens_prices_and_right_paths(
+    evaluate,
+) -> None:
+    gold = "SELECT ?x { FILTER (?x != ns:m.03_r3) ns:m.03_r3 ns:location.country.%s ?x . }"
+    annotated = {"QuestionQuality": "Good", "ParseQuality": "Complete"}
+    official = [
+        {
+            "QuestionId": id_,
+            "RawQuestion": "money?",
+            "Parses": [
+                {
+                    "Sparql": gold % relation,
+                    "TopicEntityMid": "m.03_r3",
+                    "TopicEntityName": "Jamaica",
+                    "Answers": [{"AnswerArgument": "m.04xc2m", "EntityName": "Jamaican dollar"}],
+                    "AnnotatorComment": annotated,
+                }
+            ],
+        }
+        for id_, relation in (("WebQTest-1", "currency_used"), ("WebQTest-2", "capital"))
+    ]
+    Path("test.json").write_text(json.dumps({"Questions": official}), encoding="utf-8")
+    crps = [
+        {"routerkgqa": text, "logprob": logprob, "tokens": tokens}
+        for [(text, logprob)], tokens in ((MONEY, 40), (NONSENSE, 90))
+    ]
+    rows = [{"id": f"WebQTest-{at}", "crps": crps, "input_tokens": 60} for at in (1, 2)]
+    Path("beams.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written_by = {"model": "meta-llama/Llama-2-7b-hf + adapter 1a2b3c4d, decoding none"}
+    Path("beams.manifest.json").write_text(json.dumps(written_by))
+    chosen = ("--questions", "test.json", "--beams", "beams.jsonl")
+    result = evaluate(*chosen)
+    assert (result.exit_code, result.stderr) == (0, "")
+    report = json.loads(_run("report", "run.jsonl", "--json").stdout)
+    costs = report["costs"]
+    assert [costs[name]["mean"] for name in ("input_tokens", "output_tokens", "tokens")] == [
+        60,
+        40,
+        100,
+    ]
+    paid = (60 * 0.05 + 40 * 0.25) / 1e6 * 10_000
+    assert report["writer_usd_per_10_000"] == pytest.approx(paid)
+    parts = {part: mean["mean"] for part, mean in report["first_paths"].items()}
+    assert parts == {"depth": 1.0, "main_path": 0.5, "skeleton": 0.5, "exact": 0.5}
+    assert report["gold_answers"] == {"n": 2, "mean": 1.0, "single": 1.0}
+    text = " ".join(_run("report", "run.jsonl").stdout.split())
+    assert "Cost per 10,000 questions: 0.13 US dollars, 0.13 of it for the small model." in text
+    assert "times, wall s" in text
+
+
 @pytest.mark.parametrize("output", ["questions.jsonl", "./link.jsonl", "hard.jsonl", "run.jsonl"])
 def test_a_file_that_is_read_is_not_replaced_by_the_run(
     evaluate, questions: Path, output: str

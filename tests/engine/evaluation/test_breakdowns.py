@@ -7,15 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_runs import MadeRow, make_failed_row, make_row, make_walked_row, write_run
 
+from kbqa.engine.chat.model import find_price
 from kbqa.engine.evaluation.breakdowns import (
+    GoldAnswers,
     ShapeCell,
     StepCosts,
+    WalkEnd,
     break_down,
+    cost_per_10_000,
+    count_gold,
     count_steps,
-    count_stops,
     cross_shapes,
+    measure_costs,
+    measure_stops,
     rows_by_tier,
     share_right,
+    spread,
+    writer_cost_per_10_000,
 )
 from kbqa.engine.evaluation.report import make_report, report_sections
 from kbqa.engine.evaluation.rows import Row, read_run
@@ -74,6 +82,7 @@ def test_groups_hold_their_scores() -> None:
         "type": [("conjunction", 3, 0.22, 0.67), ("superlative", 1, 1.0, 1.0)],
         "depth": [("1", 1, 1.0, 1.0), ("4+", 2, 0.33, 1.0), ("not known", 1, 0.0, 0.0)],
         "constraints": [("0", 1, 1.0, 1.0), ("3+", 2, 0.33, 1.0), ("not known", 1, 0.0, 0.0)],
+        "answers": [("1", 4, 0.42, 0.75)],
         "stage": [("specialised", 3, 0.56, 1.0), ("no answer", 1, 0.0, 0.0)],
         "level": [("full", 2, 0.5, 1.0), ("string", 1, 0.67, 1.0), ("no answer", 1, 0.0, 0.0)],
     }
@@ -81,7 +90,7 @@ def test_groups_hold_their_scores() -> None:
 
 
 def test_what_nothing_is_known_of_is_left_out() -> None:
-    assert list(break_down(_rows(make_row("a", ["m.1"])))) == ["stage", "level"]
+    assert list(break_down(_rows(make_row("a", ["m.1"])))) == ["answers", "stage", "level"]
 
 
 def test_what_a_set_says_of_its_questions_sets_them_apart() -> None:
@@ -187,7 +196,29 @@ def test_steps_are_added_up_by_kind() -> None:
         StepCosts("answer", 1, 1, 100, 5, 0.5, 0, 0, 0, 0, 0, 0),
     ]
     assert count_steps(_read([ROWS[1] | {"seconds": None}]))[0].seconds is None
-    assert count_stops(_read([*ROWS, _walked("e", [])])) == {"depth": 2, "nothing": 1}
+
+
+def test_walks_end_at_a_depth_and_with_or_without_an_answer() -> None:
+    silent = _walked("e", [_asked("relations", hop=4), _asked("answer", hop=0)]) | {"answers": []}
+    assert measure_stops(_read([*ROWS, silent])) == [
+        WalkEnd("depth", 2, 2.5, 1),
+        WalkEnd("nothing", 1, 2.0, 0),
+        WalkEnd("all", 3, pytest.approx(7 / 3), 1),
+    ]
+    assert measure_stops(_read(ROWS[2:])) == []
+
+
+def test_questions_are_told_apart_by_their_number_of_gold_answers() -> None:
+    rows = _rows(
+        make_row("a", ["m.1"]),
+        make_row("b", gold=["m.1", "m.2", "m.3"]),
+        make_row("c", ["m.1"]) | {"gold": [["m.1"], ["m.1", "m.2"]]},
+        make_row("d", gold_boolean=True, boolean=True),
+    )
+    groups = {group.name: (group.n, group.f1.mean) for group in break_down(rows)["answers"]}
+    assert groups == {"1": (1, 1.0), "2+": (2, 0.5), "not known": (1, 0.0)}
+    assert count_gold(rows) == GoldAnswers(3, 2.0, pytest.approx(1 / 3))
+    assert count_gold(rows[3:]) is None
 
 
 def test_the_report_of_a_run_has_its_steps(tmp_path: Path) -> None:
@@ -195,23 +226,25 @@ def test_the_report_of_a_run_has_its_steps(tmp_path: Path) -> None:
     assert report.steps == count_steps(_read(ROWS))
     record = json.loads(json.dumps(report.to_dict()))
     assert record["steps"][0]["hidden"] == 4
-    assert record["stops"] == {"depth": 1, "nothing": 1}
+    assert record["stops"][0] == {"stop": "depth", "n": 1, "depth": 1.0, "unanswered": 0}
     assert record["costs"]["queries"]["median"] == 7
     text = render_text(report_sections(report))
     assert max(map(len, text.splitlines())) <= WIDTH
     rows = [" ".join(line.split()) for line in text.splitlines()]
     for said in (
         "relations 3 2 200 10 2.0",
+        "all 4 3 300 15 2.5",
         "relations 1 (50.0%) 1 (50.0%) 4 (2) 2 (1)",
         "all 1 (33.3%) 1 (33.3%) 4 (2) 2 (1)",
-        "depth 1 50.0%",
+        "depth 1 50.0% 1.00 0 (0.0%)",
+        "all 2 100.0% 1.50 0 (0.0%)",
     ):
         assert said in rows
 
 
 def test_the_report_of_a_method_that_does_not_walk_has_no_steps(tmp_path: Path) -> None:
     report = make_report(read_run(write_run(tmp_path, ROWS[2:])))
-    assert (report.steps, report.stops) == ([], {})
+    assert (report.steps, report.stops) == ([], [])
     assert "step" not in render_text(report_sections(report))
     assert "decisions" not in report.costs
 
@@ -222,8 +255,90 @@ def test_the_report_of_a_method_that_does_not_walk_has_no_steps(tmp_path: Path) 
         {"steps": 3, "stop": 4},
         {"steps": ["relations", None, {"hop": 1}], "stop": None},
         {"steps": [{"kind": "x", "hidden": "many", "input_tokens": None}], "queries": "?"},
+        {"steps": [{"kind": "x", "hop": "deep"}], "stop": "depth"},
     ],
 )
 def test_a_trace_of_any_shape_is_reported(tmp_path: Path, trace: dict[str, object]) -> None:
     run = read_run(write_run(tmp_path, [_walked("a", []) | {"trace": trace}]))
     assert render_text(report_sections(make_report(run)))
+
+
+def _row(id_: str, **changes: object) -> Row:
+    return Row.model_validate(make_row(id_, ["m.1"], **changes))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
+def test_a_spread_lies_within_its_values(values: list[float]) -> None:
+    found = spread(values)
+    assert found is not None and found.n == len(values)
+    for value in (found.mean, found.median, found.p95, found.most):
+        assert min(values) - 1e-6 <= value <= max(values) + 1e-6
+    assert sum(value <= found.p95 for value in values) >= 0.95 * len(values)
+    assert found.p95 in values
+
+
+@pytest.mark.parametrize(
+    ("values", "p95"), [([7.0], 7.0), (list(range(1, 21)), 19), (list(range(1, 101)), 95)]
+)
+def test_95_percent_do_not_exceed_p95(values: list[float], p95: float) -> None:
+    found = spread(values)
+    assert found is not None and found.p95 == p95
+
+
+def test_costs_of_questions_are_summarised() -> None:
+    general = {"general": {"calls": 3, "cached_calls": 1, "input_tokens": 90, "output_tokens": 10}}
+    rows = [
+        _row("a", seconds={"link": 1.0, "generate": 2.0}, repair={"queries": 10}),
+        _row("b", calls=4, usage=general, seconds={"link": 3.0}, repair={"queries": 20}),
+        _row("c", seconds=None, usage={"general": {"calls": 0}}, repair={"queries": 30}),
+        Row.model_validate(make_failed_row("d")),
+    ]
+    costs = measure_costs(rows)
+    assert {name: (one.mean, one.n) for name, one in costs.items()} == {
+        "calls": (2.0, 3),
+        "general_calls": (1.0, 3),
+        "cached_calls": (0.5, 2),
+        "input_tokens": (50.0, 3),
+        "output_tokens": (pytest.approx(50 / 3), 3),
+        "tokens": (pytest.approx(200 / 3), 3),
+        "queries of a repair": (20.0, 3),
+        "seconds": (3.0, 2),
+        "seconds of link": (2.0, 2),
+        "seconds of generate": (2.0, 1),
+    }
+    assert costs["calls"].total == 6
+
+
+def test_walking_takes_decisions_and_queries() -> None:
+    trace = {"decisions": 4, "queries": 20, "stop": "depth"}
+    costs = measure_costs([_row("a", trace=trace), _row("b", trace={**trace, "queries": "?"})])
+    assert (costs["decisions"].total, costs["queries"].total, costs["queries"].n) == (8, 20, 1)
+
+
+def test_cost_is_known_only_if_prices_are() -> None:
+    rows = [_row("a", cost_usd=0.002), _row("b", cost_usd=0.0), _row("c", cost_usd=None)]
+    assert cost_per_10_000(rows) == pytest.approx(10.0)
+    assert cost_per_10_000(rows[2:]) is None
+
+
+def test_the_cost_of_the_small_model_is_that_of_the_prompt_and_the_first_path() -> None:
+    llama = find_price("meta-llama/Llama-2-7b-chat-hf")
+    rows = [_row("a"), _row("b"), Row.model_validate(make_failed_row("c"))]
+    expected = (60 * 0.05 + 40 * 0.25) / 1e6 * 10_000
+    assert writer_cost_per_10_000(rows, llama) == pytest.approx(expected)
+    assert writer_cost_per_10_000(rows, None) is None
+    older = _row("d", usage={"specialised": {"calls": 1}, "general": {"calls": 0}})
+    assert writer_cost_per_10_000([*rows, older], llama) is None
+    assert writer_cost_per_10_000([_row("e", usage={"general": {"calls": 0}})], None) == 0
+
+
+def test_what_right_and_wrong_answers_took_stands_apart() -> None:
+    rows = [_row("a", calls=2), _row("b", calls=4), _row("c", calls=9, scores=None)]
+    rows += _rows(make_row("d", ["m.9"], calls=6), make_row("e", calls=11))
+    calls = measure_costs(rows)["calls"]
+    assert (calls.mean, calls.most, calls.right, calls.wrong) == (6.4, 11, 3.0, 8.5)
+    assert measure_costs(rows[:3])["calls"].wrong is None
+
+
+def test_a_run_whose_costs_are_unknown_has_none() -> None:
+    assert measure_costs([Row.model_validate(make_failed_row("a"))]) == {}

@@ -100,7 +100,7 @@ def test_the_metric_is_compared_by_what_the_gold_queries_are_like(tmp_path: Path
         return [make_row(str(at), one, gold_shape=shape) for at, (one, shape) in enumerate(pairs)]
 
     compared = _compare(tmp_path, rows([], ["m.1"], []), rows(["m.1"], ["m.1"], ["m.2"]))
-    assert list(compared.breakdowns) == ["depth", "constraints"]
+    assert list(compared.breakdowns) == ["depth", "constraints", "answers"]
     depth = compared.breakdowns["depth"]
     assert {name: (one.a, one.b, one.signs) for name, one in depth.items()} == {
         "1": (0.5, 1.0, Signs(1, 0, 1)),

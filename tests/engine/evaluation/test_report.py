@@ -70,7 +70,7 @@ def test_any_method_can_be_reported_on(tmp_path: Path) -> None:
     report = _report(tmp_path, rows, method={"name": "walker", "beam": 3})
     assert report.method == "walker"
     assert report.answered["all"] == Answered(3, {"found": {"found": 2}}, {"graph": 2}, 1)
-    assert set(report.breakdowns) == {"stage"}
+    assert set(report.breakdowns) == {"answers", "stage"}
     assert [group.name for group in report.breakdowns["stage"]] == ["found", "no answer"]
     text = render_text(report_sections(report))
     assert "Run run, method walker, linked entities" in text
@@ -239,8 +239,9 @@ def test_text_fits_a_terminal_and_says_what_the_numbers_mean(report: Report) -> 
         "are both empty, each score is 1",
         "specialised, full",
         "general, main path",
-        "Tokens: written by the small model",
-        "Cost of general models per 10,000 questions: 0.00 US dollars.",
+        "Tokens: the small model's prompt and first path",
+        "Cost of general models per 10,000",
+        "gold answers, mean  1.00\none gold answer     100.0% of 7 questions",
         "conjunction",
         "0.500 (2)",
         "Mean distance",

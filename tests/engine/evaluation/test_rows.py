@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from made_runs import make_failed_row, make_row, write_run
 
 from kbqa.engine.answer import Answer, AnswerEntity
@@ -17,20 +15,18 @@ from kbqa.engine.evaluation.rows import (
     Row,
     RowFile,
     answered_row,
-    cost_per_10_000,
     failed_row,
     flatten_manifest,
-    gold_shapes,
-    measure_costs,
+    gold_paths,
     read_row,
     read_run,
-    spread,
     take_over,
 )
 from kbqa.engine.evaluation.scores import METRICS
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.crp_match import CrpMatch
 from kbqa.sparql.errors import InputError, ModelError, OutputError
 from kbqa.sparql.terms import LiteralTerm
 
@@ -41,7 +37,11 @@ ANSWER = Answer(
     PathTrace((), None),
     seconds={"link": 0.5},
 )
-CANDIDATES = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 4)]
+CANDIDATES = [
+    Candidate("a", -1.0, 10, input_tokens=30),
+    Candidate("b", -2.0, 4, input_tokens=30),
+]
+FIRST_PATH = CrpMatch(exact=False, skeleton=False, main_path=True, depth=True)
 SHAPE = GoldShape(hops=2, constraints=1, ordered=False)
 
 
@@ -60,7 +60,7 @@ def test_the_row_of_an_answer() -> None:
             {"value": "480", "name": "480", "origin": "graph"},
         ),
         "calls": 1,
-        "tokens": 14,
+        "tokens": 40,
         "cost_usd": 0.0,
         "seconds": {"link": 0.5},
         "error": None,
@@ -68,7 +68,12 @@ def test_the_row_of_an_answer() -> None:
     assert {key: row[key] for key in expected} == expected
     assert row["scores"]["f1"] == 1.0
     assert row["usage"] == {
-        "specialised": {"calls": 1, "output_tokens": 14},
+        "specialised": {
+            "calls": 1,
+            "input_tokens": 30,
+            "output_tokens": 14,
+            "best_tokens": 10,
+        },
         "general": {
             "calls": 0,
             "cached_calls": 0,
@@ -139,7 +144,7 @@ def test_a_row_says_what_general_models_took() -> None:
     usage = Usage(2, 1, 100, 20, 1.5, 0.25)
     answer = replace(ANSWER, stage="general", usage=usage)
     row = answered_row(QUESTION, answer, CANDIDATES, SHAPE, timings=True).to_dict()
-    assert (row["stage"], row["calls"], row["tokens"], row["cost_usd"]) == ("general", 3, 134, 0.25)
+    assert (row["stage"], row["calls"], row["tokens"], row["cost_usd"]) == ("general", 3, 160, 0.25)
     assert row["usage"]["general"] == {
         "calls": 2,
         "cached_calls": 1,
@@ -153,7 +158,24 @@ def test_a_row_says_what_general_models_took() -> None:
 def test_a_model_that_was_not_asked_is_not_counted() -> None:
     row = answered_row(QUESTION, ANSWER, [], None, timings=True).to_dict()
     assert (row["calls"], row["tokens"]) == (0, 0)
-    assert row["usage"]["specialised"] == {"calls": 0, "output_tokens": 0}
+    assert set(row["usage"]["specialised"].values()) == {0}
+
+
+def test_beams_of_an_older_kbqa_leave_the_tokens_of_the_prompt_unknown() -> None:
+    older = [replace(each, input_tokens=None) for each in CANDIDATES]
+    row = answered_row(QUESTION, ANSWER, older, None, timings=True)
+    assert row.usage is not None
+    assert (row.tokens, row.usage.input_tokens, row.usage.output_tokens) == (None, None, 10)
+
+
+def test_rows_of_an_older_kbqa_have_tokens_only_without_the_small_model() -> None:
+    general = {"calls": 2, "input_tokens": 50, "output_tokens": 5}
+    written, walked = (
+        read_row(make_row("a", usage={"specialised": of, "general": general}), "").usage
+        for of in ({"calls": 1, "output_tokens": 100}, {"calls": 0, "output_tokens": 0})
+    )
+    assert written is not None and (written.input_tokens, written.tokens) == (None, None)
+    assert walked is not None and (walked.input_tokens, walked.tokens) == (50, 55)
 
 
 def test_a_failed_question_scores_0_and_its_costs_are_unknown() -> None:
@@ -168,7 +190,7 @@ def test_a_failed_question_scores_0_and_its_costs_are_unknown() -> None:
 def test_a_question_that_failed_after_calls_took_these() -> None:
     paid = Usage(calls=2, cached_calls=1, input_tokens=30, output_tokens=5, cost_usd=0.5)
     row = failed_row(
-        QUESTION, ModelError("broken"), None, [Candidate("x", -1.0, 7)], paid
+        QUESTION, ModelError("broken"), None, [Candidate("x", -1.0, 7, input_tokens=0)], paid
     ).to_dict()
     assert (row["calls"], row["tokens"], row["cost_usd"]) == (3, 42, 0.5)
     assert row["usage"]["general"]["cached_calls"] == 1
@@ -209,7 +231,8 @@ def test_without_timings_nothing_differs_from_run_to_run() -> None:
     ids=["hop", "constraint", "ordered", "not convertible", "no query", "none"],
 )
 def test_the_shape_of_a_gold_query(sparql: str | None, shape: tuple[int, int, bool] | None) -> None:
-    found = gold_shapes([replace(QUESTION, sparql=sparql)]).get("q")
+    path = gold_paths([replace(QUESTION, sparql=sparql)]).get("q")
+    found = None if path is None else GoldShape.of(path)
     assert (found and (found.hops, found.constraints, found.ordered)) == shape
 
 
@@ -241,7 +264,14 @@ def test_what_eval_writes_is_read(tmp_path: Path, timings: bool) -> None:
     answer = Answer("what?", answers, PathTrace((), None), seconds={"link": 0.5})
     shape = GoldShape(hops=2, constraints=1, ordered=True)
     rows = [
-        answered_row(question, answer, [Candidate("a", -1.0, 7)], shape, timings=timings),
+        answered_row(
+            question,
+            answer,
+            [Candidate("a", -1.0, 7, input_tokens=5)],
+            shape,
+            first_path=FIRST_PATH,
+            timings=timings,
+        ),
         failed_row(Question("f", "?", (), (frozenset({"m.1"}),)), ModelError("out"), None),
     ]
     assert {row.schema_version for row in rows} == {SCHEMA_VERSION}
@@ -250,7 +280,8 @@ def test_what_eval_writes_is_read(tmp_path: Path, timings: bool) -> None:
     first, second = read_run(write_run(tmp_path, records)).rows
     assert first.predicted == ("m.1", "480")
     assert first.gold_shape == shape
-    assert (first.tokens, first.seconds) == (7, {"link": 0.5} if timings else None)
+    assert first.first_path == FIRST_PATH
+    assert (first.tokens, first.seconds) == (12, {"link": 0.5} if timings else None)
     assert second.error == "ModelError: out"
 
 
@@ -402,65 +433,3 @@ def test_a_run_that_is_broken_in_the_middle_is_left_alone(tmp_path: Path) -> Non
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be written"):
         RowFile(tmp_path / "none" / "run.jsonl")
-
-
-def _row(id_: str, **changes: object) -> Row:
-    return Row.model_validate(make_row(id_, ["m.1"], **changes))
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
-def test_a_spread_lies_within_its_values(values: list[float]) -> None:
-    found = spread(values)
-    assert found is not None and found.n == len(values)
-    for value in (found.mean, found.median, found.p95):
-        assert min(values) - 1e-6 <= value <= max(values) + 1e-6
-    assert sum(value <= found.p95 for value in values) >= 0.95 * len(values)
-    assert found.p95 in values
-
-
-@pytest.mark.parametrize(
-    ("values", "p95"), [([7.0], 7.0), (list(range(1, 21)), 19), (list(range(1, 101)), 95)]
-)
-def test_95_percent_do_not_exceed_p95(values: list[float], p95: float) -> None:
-    found = spread(values)
-    assert found is not None and found.p95 == p95
-
-
-def test_costs_of_questions_are_summarised() -> None:
-    general = {"general": {"calls": 3, "cached_calls": 1}}
-    rows = [
-        _row("a", seconds={"link": 1.0, "generate": 2.0}, repair={"queries": 10}),
-        _row(
-            "b", calls=4, tokens=500, usage=general, seconds={"link": 3.0}, repair={"queries": 20}
-        ),
-        _row("c", seconds=None, usage={"general": {"calls": 0}}, repair={"queries": 30}),
-        Row.model_validate(make_failed_row("d")),
-    ]
-    costs = measure_costs(rows)
-    assert {name: (one.mean, one.n) for name, one in costs.items()} == {
-        "calls": (2.0, 3),
-        "general_calls": (1.0, 3),
-        "cached_calls": (0.5, 2),
-        "tokens": (pytest.approx(700 / 3), 3),
-        "queries of a repair": (20.0, 3),
-        "seconds": (3.0, 2),
-        "seconds of link": (2.0, 2),
-        "seconds of generate": (2.0, 1),
-    }
-    assert costs["calls"].total == 6
-
-
-def test_walking_takes_decisions_and_queries() -> None:
-    trace = {"decisions": 4, "queries": 20, "stop": "depth"}
-    costs = measure_costs([_row("a", trace=trace), _row("b", trace={**trace, "queries": "?"})])
-    assert (costs["decisions"].total, costs["queries"].total, costs["queries"].n) == (8, 20, 1)
-
-
-def test_cost_is_known_only_if_prices_are() -> None:
-    rows = [_row("a", cost_usd=0.002), _row("b", cost_usd=0.0), _row("c", cost_usd=None)]
-    assert cost_per_10_000(rows) == pytest.approx(10.0)
-    assert cost_per_10_000(rows[2:]) is None
-
-
-def test_a_run_whose_costs_are_unknown_has_none() -> None:
-    assert measure_costs([Row.model_validate(make_failed_row("a"))]) == {}

@@ -57,7 +57,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_the_topics_of_a_walked_path_are_kept(tmp_path: Path) -> None:
     source, output = tmp_path / "questions.jsonl", tmp_path / "beams.jsonl"
     source.write_text("{}")
-    walked = [replace(candidate, topics=("m.019rg5", "g.1")) for candidate in WRITTEN]
+    walked = [
+        replace(candidate, topics=("m.019rg5", "g.1"), input_tokens=31) for candidate in WRITTEN
+    ]
     write_beams(
         lambda requests: [walked for _ in requests],
         QUESTIONS[:1],
@@ -68,6 +70,7 @@ def test_the_topics_of_a_walked_path_are_kept(tmp_path: Path) -> None:
         batch_size=4,
     )
     assert read_beams(output) == {"a": walked}
+    assert {candidate.input_tokens for candidate in read_beams(output)["a"]} == {31}
 
 
 def test_a_question_for_which_the_graph_fails_is_left_out_and_tried_again(tmp_path: Path) -> None:
@@ -105,6 +108,7 @@ def test_beams_of_others_need_no_count_of_tokens(tmp_path: Path) -> None:
     path = tmp_path / "beams.jsonl"
     path.write_text('{"id": "a", "crps": [{"crp": "Kenya -> a.b", "logprob": -1}]}\n')
     assert read_beams(path) == {"a": [Candidate("Kenya -> a.b", -1.0, 1)]}
+    assert read_beams(path)["a"][0].input_tokens is None
 
 
 @pytest.mark.parametrize("logprob", ["-Infinity", "NaN", "Infinity", "-1e999"])

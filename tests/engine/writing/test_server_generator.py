@@ -68,10 +68,12 @@ def test_the_prompt_suggests_the_relations_of_the_request(server: Server) -> Non
 
 
 def test_one_path_is_the_greedy_one(server: Server) -> None:
-    server.queue = [texts(choice("Main Path:\n a", -0.5, -0.25, -0.25))]
+    written = choice("Main Path:\n a", -0.5, -0.25, -0.25)
+    server.queue = [Answer({"choices": [written], "usage": {"prompt_tokens": 21}})]
     generator = ServerGenerator(server.url, CHATML)
     [[candidate]] = generator.generate([Request("who  is\nit?")], 1)
     assert (candidate.text, candidate.logprob, candidate.tokens) == ("Main Path:\n a", -1.0, 3)
+    assert candidate.input_tokens == 21
     [asked] = server.asked
     assert asked["prompt"] == "<|im_start|>user\nwho is it?<|im_end|>\n<|im_start|>assistant\n"
     assert (asked["model"], asked["temperature"], asked["n"]) == ("smol", 0.0, 1)
@@ -119,6 +121,7 @@ def test_a_log_probability_that_is_no_number_is_very_low(server: Server, odd: fl
     server.queue = [texts(choice("Main Path:\n a", -0.1, odd))]
     [[candidate]] = ServerGenerator(server.url, CHATML).generate([Request("who?")], 1)
     assert (candidate.logprob, candidate.tokens) == (-9999, 2)
+    assert candidate.input_tokens is None, "the server did not count them"
 
 
 def test_nothing_is_asked_for_no_questions(server: Server) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyoxigraph
 import pytest
-from crp_match import match_crps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +31,7 @@ from kbqa.sparql.crp import (
     TextEquals,
     Way,
 )
+from kbqa.sparql.crp_match import match_crps
 from kbqa.sparql.errors import CrpConversionError, KbqaError, QuerySyntaxError
 from kbqa.sparql.forms import parse_routerkgqa, read_crp
 from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm

@@ -1,18 +1,20 @@
 """Compare a predicted CRP with the gold one, by meaning rather than by text.
 
-The order of constraints and the names of variables do not count; entities count by name.
+The order of constraints and the names of variables do not count; entities count by name. Nor does
+what RouterKGQA's form cannot say: the types and languages of literals, the language of the answers,
+and which node they must not be.
 
-Source: RouterKGQA, Table 3 compares paths in whole and their skeletons.
+Source: RouterKGQA, Table 5 (skeleton accuracy, exact match) and §3.3 (depth).
 """
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, TextEquals
 from kbqa.sparql.terms import LiteralTerm
 
 
-class CrpMatch(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CrpMatch:
     """Which parts of a CRP match the gold one."""
 
     exact: bool  # all of it
@@ -31,6 +33,7 @@ def match_crps(predicted: Crp, gold: Crp) -> CrpMatch:
     >>> match_crps(parse_crp("Kenya -> a.b").crp, parse_crp("Peru -> a.b").crp)
     CrpMatch(exact=False, skeleton=True, main_path=True, depth=True)
     """
+    predicted, gold = _said(predicted), _said(gold)
     skeleton, gold_skeleton = _in_order(_skeleton(predicted)), _in_order(_skeleton(gold))
     return CrpMatch(
         exact=_in_order(predicted) == _in_order(gold),
@@ -38,6 +41,21 @@ def match_crps(predicted: Crp, gold: Crp) -> CrpMatch:
         main_path=skeleton.path == gold_skeleton.path,
         depth=len(predicted.path) == len(gold.path),
     )
+
+
+def _said(crp: Crp) -> Crp:
+    """Leave out what RouterKGQA's form cannot say."""
+
+    def plain(constraint: Constraint) -> Constraint:
+        match constraint.test:
+            case Compare(operator, LiteralTerm(text)):
+                return replace(constraint, test=Compare(operator, LiteralTerm(text)))
+            case TextEquals(text):
+                return replace(constraint, test=TextEquals(text))
+            case _:
+                return constraint
+
+    return replace(crp.with_constraints(plain), differs_from=0, answer_language="en")
 
 
 def _in_order(crp: Crp) -> Crp:
@@ -55,8 +73,8 @@ def _skeleton(crp: Crp) -> Crp:
         match constraint.test:
             case Compare(operator, LiteralTerm()):
                 return replace(constraint, test=Compare(operator, LiteralTerm("")))
-            case TextEquals(_, language):
-                return replace(constraint, test=TextEquals("", language))
+            case TextEquals():
+                return replace(constraint, test=TextEquals(""))
             case _:
                 return constraint
 
