@@ -113,6 +113,22 @@ def test_what_contradicts_itself_is_refused(small_graph: Any) -> None:
         make_method(Resources(small_graph), "path-pooling", {"triples": "501"})
 
 
+@pytest.mark.parametrize(
+    "given", [{"prompt": "triples"}, {"order": "edges"}, {"follow_up": True}, {"max_tokens": 10}]
+)
+def test_what_only_a_language_model_reads_by_is_refused_without_one(
+    small_graph: Any, given: dict[str, object]
+) -> None:
+    [name] = given
+    with pytest.raises(InputError, match=f"{name}=.* has no use with reader=kernels"):
+        make_method(Resources(small_graph), "path-pooling", given)
+
+
+def test_what_only_kernels_are_read_by_is_refused_with_a_language_model(ask_by: Ask) -> None:
+    with pytest.raises(InputError, match=r"candidates=2 has no use with reader=llm: leave it out$"):
+        ask_by("subgraph", lambda prompt: "ans: none", candidates=2)
+
+
 def test_kernels_can_read_although_there_is_a_model(ask_by: Ask) -> None:
     answer, chat = ask_by("subgraph", lambda prompt: "ans: Elvis", reader="kernels")
     assert chat.prompts == []
