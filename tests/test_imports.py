@@ -73,8 +73,8 @@ TWICE = {
 
 LIMITS = {
     "product files": 166,
-    "product lines": 53_650,
-    "lines of docstrings, per cent": 13.2,
+    "product lines": 54_190,
+    "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,
     "tools lines": 8_925,

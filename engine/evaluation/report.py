@@ -161,7 +161,7 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
         else None,
         name_scores={
             tier: _name_means(rows)
-            for tier, rows in rows_by_tier([row for row in scored if row.gold_names]).items()
+            for tier, rows in rows_by_tier([row for row in run.rows if row.gold_names]).items()
         }
         if names
         else None,
@@ -297,7 +297,8 @@ def _heading(report: Report) -> Section:
 def _scores(report: Report) -> Section:
     title = f"Scores, {report.entities} entities"
     if not report.scores:
-        return Section(title, notes=["No question has gold answers, so there is nothing to score."])
+        missing = "No question has gold answers by id, so there is nothing to score"
+        return Section(title, notes=[f"{missing} here. Add --names if they are given by name."])
     tiers = {tier: list(means.values()) for tier, means in report.scores.items()}
     return _by_tier(title, METRIC_NAMES.values(), tiers)
 
@@ -315,7 +316,7 @@ def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
 def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
     title = f"Scores by the names of answers, as papers compute them, {entities} entities"
     if not means:
-        missing = "The rows have no names of gold answers. Run `kbqa eval` again."
+        missing = "No row has names of gold answers: the question set has none that kbqa reads."
         return Section(title, notes=[missing])
     columns = ("Hits@1, BPC", "F1, BPC", "contained (their rule)")
     tiers = {tier: list(of_tier.values()) for tier, of_tier in means.items()}

@@ -143,7 +143,7 @@ def test_scores_by_name_are_given_where_they_are_asked_for(tmp_path: Path) -> No
     assert "contained (their rule)" in text
     assert "an empty answer is wrong here" in text
     unnamed = make_report(read_run(write_run(tmp_path, [make_row("a")], "old")), names=True)
-    assert "have no names of gold answers" in render_text(report_sections(unnamed))
+    assert "No row has names of gold answers" in render_text(report_sections(unnamed))
 
 
 def test_stages_of_walking_methods_have_an_order(tmp_path: Path) -> None:
