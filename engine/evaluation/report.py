@@ -298,7 +298,7 @@ def _scores(report: Report) -> Section:
     title = f"Scores, {report.entities} entities"
     if not report.scores:
         missing = "No question has gold answers by id, so there is nothing to score"
-        return Section(title, notes=[f"{missing} here. Add --names if they are given by name."])
+        return Section(title, notes=[f"{missing} here. --names scores those given by name."])
     tiers = {tier: list(means.values()) for tier, means in report.scores.items()}
     return _by_tier(title, METRIC_NAMES.values(), tiers)
 
