@@ -308,11 +308,7 @@ def _fact_row(row: Row) -> Row:
 
 
 def _is_by_name(row: Row) -> bool:
-    """Return whether a record is in a form of others whose gold is names.
-
-    That is WebQuestions, officially and as ToG and KnowPath have it; ToG's SimpleQuestions; and
-    RoG's sets, which GCR, SubgraphRAG and others use.
-    """
+    """Return whether a record is of WebQuestions in any form, of ToG's sets, or of RoG's."""
     if "topic_entities" in row:
         return False  # ours
     if "targetValue" in row or "q_entity" in row or "topic_entity" in row:
@@ -326,13 +322,13 @@ def _row_by_name(record: Row, number: int) -> Row:
     topics = record.get("topic_entity") or {}
     if not topics:  # RoG's are names, except for entities that have none.
         topics = {each: None for each in record.get("q_entity") or () if is_mid(each)}
-    answers = record.get("answers") or record.get("answer")
+    answers = record.get("answers") or record.get("answer") or record.get("a_entity")
     if text := record.get("targetValue"):
         found = (quoted or word for quoted, word in _DESCRIPTION.findall(text))
         answers = [re.sub(r"\\(.)", r"\1", each) for each in found]
     return {
         "id": str(record.get("id") or number),
-        "question": record.get("question") or record["utterance"],
+        "question": record["utterance" if "utterance" in record else "question"],
         "topic_entities": _named(topics),
         "answers": _answers_by_name(answers),
     }
@@ -406,10 +402,12 @@ def _cwq_row(record: Row) -> Row:
     ToG's file names the topics, and has one name as the answer.
     """
     topics = record.get("topic_entity") or dict.fromkeys(_TOPIC.findall(record["sparql"]))
-    answers = [
-        {"arg": answer["answer_id"], "name": answer.get("answer")}
-        for answer in record.get("answers", ())
-    ]
+    given = record.get("answers") or record.get("answer") or ()
+    answers = (
+        _answers_by_name(given)
+        if isinstance(given, str)
+        else [{"arg": each["answer_id"], "name": each.get("answer")} for each in given]
+    )
     return {
         "id": record["ID"],
         "question": record["question"],
@@ -417,7 +415,7 @@ def _cwq_row(record: Row) -> Row:
         "webqsp_id": record.get("webqsp_ID"),
         "compositionality_type": record.get("compositionality_type"),
         "topic_entities": _named(topics),
-        "answers": answers or _answers_by_name(record.get("answer")),
+        "answers": answers,
     }
 
 
