@@ -401,7 +401,7 @@ def _cwq_row(record: Row) -> Row:
 
     ToG's file names the topics, and has one name as the answer.
     """
-    topics = record.get("topic_entity") or dict.fromkeys(_TOPIC.findall(record["sparql"]))
+    mids = dict.fromkeys(_TOPIC.findall(record["sparql"]))
     given = record.get("answers") or record.get("answer") or ()
     answers = (
         _answers_by_name(given)
@@ -414,7 +414,8 @@ def _cwq_row(record: Row) -> Row:
         "sparql": record["sparql"],
         "webqsp_id": record.get("webqsp_ID"),
         "compositionality_type": record.get("compositionality_type"),
-        "topic_entities": _named(topics),
+        "topic_entities": _named(record.get("topic_entity") or {})
+        or [{"mid": mid} for mid in mids],
         "answers": answers,
     }
 
