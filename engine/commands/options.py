@@ -134,16 +134,21 @@ def check_answers(graph: "Graph", timeout_s: float) -> None:
 INPUT_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 """The type of an option that names a file to read."""
 
-questions_option: Callable[[Command], Command] = click.option(
-    "--questions",
-    "file",
-    type=INPUT_FILE,
-    required=True,
-    metavar="FILE",
-    help="Question set: JSON Lines, gzipped or not, or an official file of WebQSP, CWQ, GrailQA, "
-    "Free917 or SimpleQuestions.",
-)
-"""`--questions`, which the command takes as `file: Path`."""
+
+def questions_option_of(is_required: bool) -> Callable[[Command], Command]:
+    """Make `--questions`, which the command takes as `file: Path`, or None if it is not given."""
+    return click.option(
+        "--questions",
+        "file",
+        type=INPUT_FILE,
+        required=is_required,
+        metavar="FILE",
+        help="Question set: JSON Lines, gzipped or not, or a file of WebQSP, CWQ, GrailQA, "
+        "Free917, SimpleQuestions, WebQuestions, FreebaseQA, RoG or ToG.",
+    )
+
+
+questions_option = questions_option_of(is_required=True)
 
 
 class _Parsed(click.ParamType[Any]):
@@ -323,9 +328,14 @@ class RunChoice:
 
     def read(self, file: Path) -> "Sequence[Question]":
         """Read the questions of a file, or the sample of them."""
-        from kbqa.engine.questions.question_sets import read_questions, sample_questions
+        from kbqa.engine.questions.question_sets import read_questions
 
-        questions = read_questions(file)
+        return self.sampled(read_questions(file))
+
+    def sampled(self, questions: "Sequence[Question]") -> "Sequence[Question]":
+        """Return the questions, or the sample of them."""
+        from kbqa.engine.questions.question_sets import sample_questions
+
         if self.sample is None:
             return questions
         return sample_questions(questions, self.sample, self.seed)

@@ -1,10 +1,10 @@
 """The command `kbqa retrieve`: triples for each question of a set, a row each, for any reader.
 
 A run is as one of `kbqa.engine.evaluation.evaluate`: a question that fails becomes a row with its
-error, and a run can be resumed.
+error, and a run can be resumed. Triples that another retriever scored are only pooled.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from kbqa.engine.asked import Clock
 from kbqa.engine.commands.options import (
     RunChoice,
     check_answers,
-    questions_option,
+    questions_option_of,
     run_options,
     watched,
 )
@@ -32,11 +32,18 @@ from kbqa.engine.retrieval.retrieval import (
     Shown,
     describe_scorer,
     make_scorer,
+    pool_triples,
     retrieve,
 )
 from kbqa.engine.retrieval.retriever import Caps, ScorerName
 from kbqa.engine.writing.checkpoint import require_embedding_packages
-from kbqa.kb.commands.options import GraphChoice, graph_options, options_of, print_note
+from kbqa.kb.commands.options import (
+    GraphChoice,
+    graph_options,
+    is_given,
+    options_of,
+    print_note,
+)
 from kbqa.kb.graph import Graph, name_terms
 from kbqa.kb.names import Names
 from kbqa.kb.option import Option
@@ -44,7 +51,10 @@ from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
-    from kbqa.engine.evaluation.rows import RetrievalRow
+    from kbqa.engine.evaluation.evaluate import Recorded
+    from kbqa.engine.evaluation.rows import RetrievalRow, ScoredQuestion
+
+_NOT_WITH_SCORED = ("scorer", "scorer_file", "shown", "names", "gold_entities")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,16 @@ class RetrievalChoice:
         ),
     ] = ()
     names: Annotated[bool, Option("Add subject_name and object_name to triples.")] = False
+    scored: Annotated[
+        Path | None,
+        Option(
+            "Pool the triples of this file, which another retriever scored, instead. JSON Lines "
+            'with "id", "question", "topics" and "triples", each [subject, relation, object, '
+            "score]; no graph is read.",
+            metavar="FILE",
+            path="input file",
+        ),
+    ] = None
 
     def pooling(self) -> PoolingSettings:
         """Read the settings of pooling, and check them."""
@@ -101,11 +121,13 @@ class RetrievalChoice:
 
 
 @click.command("retrieve")
-@questions_option
+@questions_option_of(is_required=False)
 @run_options
 @graph_options
 @options_of(RetrievalChoice, "choice")
-def retrieve_set(file: Path, run: RunChoice, graph: GraphChoice, choice: RetrievalChoice) -> None:
+def retrieve_set(
+    file: Path | None, run: RunChoice, graph: GraphChoice, choice: RetrievalChoice
+) -> None:
     """Write the triples that are likeliest to help to answer each question.
 
     Looks up what is around the question's topics, scores it, and pools the scores along paths. A
@@ -114,9 +136,14 @@ def retrieve_set(file: Path, run: RunChoice, graph: GraphChoice, choice: Retriev
     says that its object is a text.
     """
     from kbqa.engine.evaluation import evaluate as runs
-    from kbqa.engine.evaluation.rows import read_retrieval_row
 
     pooling = choice.pooling()
+    if (file is None) == (choice.scored is None):
+        raise click.UsageError("give --questions FILE or --scored FILE")
+    if choice.scored is not None:
+        _pool_file(choice.scored, run, choice, pooling)
+        return
+    assert file is not None
     questions = run.read(file)
     output = run.checked_output()
     require_embedding_packages("retrieving triples")
@@ -128,26 +155,105 @@ def retrieve_set(file: Path, run: RunChoice, graph: GraphChoice, choice: Retriev
             | runs.record_questions(file, run.sample, run.seed)
             | runs.record_graph(opened, graph.timeout_s)
         )
-        if run.overwrite:
-            discard(output)
-        progress = runs.RunProgress(len(questions))
-        with watched(progress) as report:
-            runs.run_set(
-                questions,
-                output,
-                recorded,
-                read_retrieval_row,
-                lambda rows: (
-                    partial(retrieval.row, each) for each in questions if each.id not in rows
-                ),
-                concurrency=run.concurrency,
-                report=report,
-            )
+        _write(questions, output, recorded, run, retrieval.row)
+
+
+def _pool_file(
+    file: Path, run: RunChoice, choice: RetrievalChoice, pooling: PoolingSettings
+) -> None:
+    """Pool the triples of a file that another retriever scored."""
+    from kbqa.engine.evaluation import evaluate as runs
+    from kbqa.engine.evaluation.rows import read_scored
+
+    if beside := [name for name in _NOT_WITH_SCORED if is_given(name)]:
+        option = f"--{beside[0].replace('_', '-')}"
+        raise click.UsageError(f"{option} has no use with --scored: leave it out")
+    scored = read_scored(file)
+    output = run.checked_output()
+    questions = run.sampled([Question(id_, each.question, (), ()) for id_, each in scored.items()])
+    settings = {"triples": choice.triples, **asdict(pooling)}
+    recorded = runs.Recorded(
+        {"retrieval": settings, "timings": run.timings}, {}
+    ) | runs.record_questions(file, run.sample, run.seed)
+    _write(
+        questions,
+        output,
+        recorded,
+        run,
+        lambda question: _pooled_row(question, scored[question.id], choice, pooling, run),
+    )
+
+
+def _pooled_row(
+    question: Question,
+    scored: "ScoredQuestion",
+    choice: RetrievalChoice,
+    pooling: PoolingSettings,
+    run: RunChoice,
+) -> "RetrievalRow":
+    """Make the row of a question whose triples are only pooled."""
+    clock = Clock()
+    with clock.stage("pool"):
+        pooled = pool_triples(scored.triples, scored.topics, choice.triples, pooling, question.text)
+    found = {"triples": [each.to_dict() for each in pooled], "seen": len(scored.triples)}
+    return _row(question, {"topics": scored.topics, **found}, clock, run)
+
+
+def _write(
+    questions: Sequence[Question],
+    output: Path,
+    recorded: "Recorded",
+    run: RunChoice,
+    make_row: "Callable[[Question], RetrievalRow]",
+) -> None:
+    """Write a row for each question, and say how many failed."""
+    from kbqa.engine.evaluation import evaluate as runs
+    from kbqa.engine.evaluation.rows import read_retrieval_row
+
+    if run.overwrite:
+        discard(output)
+    progress = runs.RunProgress(len(questions))
+    with watched(progress) as report:
+        runs.run_set(
+            questions,
+            output,
+            recorded,
+            read_retrieval_row,
+            lambda rows: (partial(make_row, each) for each in questions if each.id not in rows),
+            concurrency=run.concurrency,
+            report=report,
+        )
     if progress.failed:
         print_note(
             f"{progress.failed} of {len(questions)} questions failed; their rows say why. "
             "Use --resume to try them again."
         )
+
+
+def _row(
+    question: Question,
+    found: Mapping[str, object],
+    clock: Clock,
+    run: RunChoice,
+    error: str | None = None,
+) -> "RetrievalRow":
+    """Make a row of what was found for a question."""
+    from kbqa.engine.evaluation.rows import RETRIEVAL_VERSION, RetrievalRow
+
+    row: dict[str, object] = {
+        "schema_version": RETRIEVAL_VERSION,
+        "id": question.id,
+        "question": question.text,
+        "topics": (),
+        "triples": (),
+        "seen": None,
+        "truncated": None,
+        "cut": None,
+        **found,
+    }
+    if run.timings:
+        row["seconds"] = {stage: round(s, 4) for stage, s in clock.seconds.items()}
+    return RetrievalRow.model_validate({**row, "error": error})
 
 
 class QuestionRetrieval:
@@ -189,22 +295,12 @@ class QuestionRetrieval:
     def row(self, question: Question) -> "RetrievalRow":
         """Retrieve for a question; any error becomes its row."""
         from kbqa.engine.evaluation.evaluate import log_failure
-        from kbqa.engine.evaluation.rows import RETRIEVAL_VERSION, RetrievalRow
 
         clock = Clock()
-        row: dict[str, object] = {
-            "schema_version": RETRIEVAL_VERSION,
-            "id": question.id,
-            "question": question.text,
-            "topics": (),
-            "triples": (),
-            "seen": None,
-            "truncated": None,
-            "cut": None,
-        }
+        found: dict[str, object] = {}
         error = None
         try:
-            row["topics"] = topics = self._topics(question, clock)
+            found["topics"] = topics = self._topics(question, clock)
             retrieved = retrieve(
                 self._graph,
                 self._schema,
@@ -216,7 +312,7 @@ class QuestionRetrieval:
                 shown=self._choice.shown,
                 clock=clock,
             )
-            row |= {
+            found |= {
                 "triples": list(self._triples(retrieved, clock)),
                 "seen": retrieved.seen,
                 "truncated": retrieved.truncated,
@@ -225,9 +321,7 @@ class QuestionRetrieval:
         except Exception as failure:  # noqa: BLE001 – one question's failure never ends a run
             log_failure(question, failure)
             error = f"{type(failure).__name__}: {failure}"
-        if self._run.timings:
-            row["seconds"] = {stage: round(s, 4) for stage, s in clock.seconds.items()}
-        return RetrievalRow.model_validate({**row, "error": error})
+        return _row(question, found, clock, self._run, error)
 
     def _topics(self, question: Question, clock: Clock) -> tuple[str, ...]:
         """Return where to start: the entities that methods start from."""

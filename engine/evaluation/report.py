@@ -310,7 +310,8 @@ def _heading(report: Report) -> Section:
 def _scores(report: Report) -> Section:
     title = f"Scores, {report.entities} entities"
     if not report.scores:
-        return Section(title, notes=["No question has gold answers, so there is nothing to score."])
+        missing = "No question has gold answers by id, so there is nothing to score"
+        return Section(title, notes=[f"{missing} here. --names scores those given by name."])
     tiers = {tier: list(means.values()) for tier, means in report.scores.items()}
     return _by_tier(title, METRIC_NAMES.values(), tiers)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictBool, ValidationError
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Usage
@@ -605,7 +605,7 @@ class RowTriple(RowPart):
     subject: str
     relation: str
     object: str
-    score: float  # how likely the triple helps to answer, above 0 and at most 1
+    score: float  # how likely the triple helps to answer, above 0 and at most 1; or as it was given
     pooled: float | None  # the score after pooling; None if nothing was pooled
     is_literal: bool = False
     subject_name: str | None = None  # its name, or its id; only rows with names have it
@@ -644,3 +644,33 @@ def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow
             f"{RETRIEVAL_VERSION}. Run `kbqa retrieve` again."
         )
     return row
+
+
+class ScoredQuestion(RowPart):
+    """A question whose triples another retriever scored."""
+
+    id: str | int | None = None
+    question: str = ""
+    topics: tuple[str, ...]  # as they are written in the triples
+    triples: tuple[tuple[str, str, str, FiniteFloat], ...]
+
+
+def read_scored(path: Path) -> dict[str, ScoredQuestion]:
+    """Read a file of questions with scored triples, by their ids, or else by the line's number."""
+    found: dict[str, ScoredQuestion] = {}
+    for number, record in read_rows(path):
+        place = f"{path}, line {number}"
+        try:
+            question = ScoredQuestion.model_validate(record)
+        except ValidationError as error:
+            raise InputError(
+                f"{place} is not a question with scored triples: {invalid_field(error)}. Expected "
+                '{"id", "question", "topics": […], "triples": [[subject, relation, object, score]]}'
+            ) from None
+        id_ = str(number if question.id is None else question.id)
+        if id_ in found:
+            raise InputError(f"{place}: an earlier question also has the id {id_!r}")
+        found[id_] = question
+    if not found:
+        raise InputError(f"{path} has no questions")
+    return found

@@ -134,6 +134,12 @@ class PathPoolingSettings(PoolingSettings, SubgraphSettings):
 
 NO_POOLING = PoolingSettings(mechanism="none")
 
+_OF_OTHER_READER: Mapping[ReaderName, Sequence[str]] = {
+    "kernels": ("prompt", "order", "follow_up", "max_tokens"),
+    "llm": ("candidates",),
+}
+"""The settings that a reader ignores."""
+
 _NOT_READ = WhyNot(
     "unnamed", "the language model named no node of the triples; see the steps of the trace"
 )
@@ -142,19 +148,19 @@ _DRAWN = 8
 
 
 def make_retrieving(
-    resources: Resources, name: str, settings: SubgraphSettings, pooling: PoolingSettings
+    resources: Resources, method: str, settings: SubgraphSettings, pooling: PoolingSettings
 ) -> WalkingMethod:
     """Make a method that retrieves ready to answer."""
     require_embedding_packages("retrieving triples")
     if resources.chooser == "random":
-        raise InputError(f"--chooser random: {name} has no decision that chance could take")
+        raise InputError(f"--chooser random: {method} has no decision that chance could take")
     if settings.reader == "llm":
         resources.require_language_model("reader=llm")
     reader = settings.reader or ("llm" if resources.chooser == "llm" else "kernels")
-    of_reader = ("prompt", "order", "follow_up", "max_tokens")
-    if reader == "kernels" and (ignored := changed_settings(settings, of_reader)):
-        resources.require_language_model(ignored)
-        raise InputError(f"reader=kernels does not use {ignored}: leave it out")
+    if ignored := changed_settings(settings, _OF_OTHER_READER[reader]):
+        if reader == "kernels":
+            resources.require_language_model(ignored)
+        raise InputError(f"reader={reader} does not use {ignored}: leave it out")
     walkers = resources.walkers(SEED)
     embedder = walkers.load_embedder()
     score = make_scorer(settings.scorer, embedder, settings.scorer_file, resources.graph.labels)
@@ -183,7 +189,7 @@ def make_retrieving(
             return _read_by_model(session, retrieved, settings)
         return _read_by_kernels(session, retrieved, settings)
 
-    return WalkingMethod(name, walkers, decided, answer_in)
+    return WalkingMethod(method, walkers, decided, answer_in)
 
 
 def _read_by_model(session: Session, retrieved: Retrieved, settings: SubgraphSettings) -> Answer:

@@ -1,14 +1,17 @@
 """Read question sets and their gold, in our form or that of the official releases; draw samples.
 
 Official records become ours: ``id``, ``question``, ``sparql``, ``topic_entities``, ``answers``, and
-fields that only one of the sets has. A record has one of four kinds of gold, or none and is then
-not scored:
+fields that only one of the sets has. Files that other work made of them are read, too. A record has
+one of four kinds of gold, or none and is then not scored:
 
 - ``answers``, a set of entities and literals; WebQSP has a set for each parse;
 - ``boolean``, the answer to a yes/no question;
 - ``count``, the answer to "how many?". Official sets give the number as their answer, and mark such
   questions by their query, logical form or ``function``;
 - ``unanswerable``, if the right thing is not to answer.
+
+Some sets give their answers by name alone. Names are kept apart, for reports by name: such a
+question has no gold that could be compared by id.
 
 A part of a record in none of the accepted forms raises `TypeError`.
 
@@ -48,7 +51,10 @@ GoldSets: TypeAlias = tuple[Collection[str], ...]  # alternatives, each sorted
 
 # Not an answer's type, which questions name by a common noun.
 _TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
-_READ = "WebQSP, ComplexWebQuestions, GrailQA, Free917, SimpleQuestions or RouterKGQA"
+_READ = (
+    "WebQSP, ComplexWebQuestions, GrailQA, Free917, SimpleQuestions, WebQuestions, FreebaseQA, "
+    "RoG, ToG or RouterKGQA"
+)
 _SITE = "www.freebase.com/"
 _FACT = re.compile(
     rf"(?P<subject>{_SITE}\S+)\t(?P<relation>{_SITE}\S+)\t(?P<object>{_SITE}\S+)\t"
@@ -65,7 +71,10 @@ _COUNTS = re.compile(
     r"[^{]*\bselect\s+(?:distinct\s+)?\(?\s*count\s*\(|\s*\(count\s", re.IGNORECASE
 )
 
-# Names that the gold of other question sets has, such as that of RoG.
+# An answer of WebQuestions, as in (list (description "Jaxon Bieber") (description Lawyer)).
+_DESCRIPTION = re.compile(r'\(description (?:"((?:[^"\\]|\\.)*)"|([^\s()]+))\)')
+
+# Names that the gold of question sets has that are not read.
 _LIKE_GOLD = re.compile(
     r"(?:gold_)?answers?(?:_(?:entit(?:y|ies)|mids?|ids?|names?|list))?|golds?|ground_?truth"
     r"|a_entity|targets?",
@@ -134,7 +143,13 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
-    """Return a sentence if no question of a file has gold, or an unread field seems to hold it."""
+    """Return a sentence if gold is by name alone, missing, or seems to be in an unread field."""
+    by_name = sum(question.kind is None and bool(question.gold_names) for question in questions)
+    if by_name:
+        return (
+            f"{by_name:,} of {len(questions):,} questions in {path} have gold by name alone. They "
+            "are not scored by id, but by name: kbqa report RUN.jsonl --names"
+        )
     unscored = {question.id for question in questions if question.kind is None}
     if not unscored:
         return None
@@ -162,20 +177,21 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
 
     `bad` is called with each record that is not a question; without it, the first one raises.
     """
-    records = _document(path) if ".json" in path.suffixes else None
-    if records is None and ".txt" in path.suffixes:
+    records: Sequence[Any] | None = None
+    if ".json" in path.suffixes:
+        records = _document(path)
+    elif ".txt" in path.suffixes:
         records = _fact_lines(path)
-    if records is None:
-        for number, row in read_rows(path, bad):
-            yield number, _fact_row(row) if _is_fact(row) else row
-        return
-    for number, record in enumerate(records, 1):
+    elif path.suffix == ".parquet":
+        records = _parquet(path)
+    read, place = (_line_row, "line") if records is None else (_row, "record")
+    for number, record in read_rows(path, bad) if records is None else enumerate(records, 1):
         try:
-            row = _row(record, number)
-        except (KeyError, TypeError, AttributeError) as error:
+            row = read(record, number)
+        except (LookupError, TypeError, AttributeError) as error:
             problem = f"not a record of {_READ} ({error!r})"
             if bad is None:
-                raise InputError(f"{path}, record {number}: {problem}") from None
+                raise InputError(f"{path}, {place} {number}: {problem}") from None
             bad(number, problem)
             continue
         yield number, row
@@ -203,6 +219,20 @@ def _document(path: Path) -> list[Any] | None:
     if isinstance(document, dict):
         document = document.get("Questions")
     return document if isinstance(document, list) else None
+
+
+def _parquet(path: Path) -> Sequence[Row]:
+    """Read the rows of a data set of Hugging Face, without the graphs, which are most of it."""
+    import polars
+
+    try:
+        columns = polars.read_parquet_schema(path)
+        wanted = [name for name in columns if name not in ("graph", "choices")]
+        return polars.read_parquet(path, columns=wanted).to_dicts()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, polars.exceptions.PolarsError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
 
 
 def _content(path: Path) -> bytes:
@@ -235,15 +265,24 @@ def _local_id(text: str) -> str:
     return text.removeprefix(_SITE).replace("/", ".") if text.startswith(_SITE) else text
 
 
+def _line_row(record: Row, number: int) -> Row:
+    """Convert a line of JSON Lines: ours, or a record of others whose gold is names."""
+    if _is_by_name(record):
+        return _row_by_name(record, number)
+    return _fact_row(record) if _is_fact(record) else record
+
+
 def _row(record: Row, number: int) -> Row:
     if "Parses" in record:
-        return _webqsp_row(record)
+        return _webqsp_row(_as_webqsp(record) if "Question-ID" in record else record)
     if _is_fact(record):
         return _fact_row({"id": str(number), **record})
     if "instruction" in record:
         return _routerkgqa_row(record, number)
     if "qid" in record:
         return _grailqa_row(record)
+    if "ID" not in record and _is_by_name(record):
+        return _row_by_name(record, number)
     if "utterance" in record:
         return _free917_row(record, number)
     return _cwq_row(record)
@@ -266,6 +305,70 @@ def _fact_row(row: Row) -> Row:
         "answers": [{"arg": row["object"]}] if row.get("object") else [],
         **row,
     }
+
+
+def _is_by_name(row: Row) -> bool:
+    """Return whether a record is of WebQuestions in any form, of ToG's sets, or of RoG's."""
+    if "topic_entities" in row:
+        return False  # ours
+    if "targetValue" in row or "q_entity" in row or "topic_entity" in row:
+        return True
+    answers = row.get("answers")
+    return "url" in row and isinstance(answers, list) and all(isinstance(a, str) for a in answers)
+
+
+def _row_by_name(record: Row, number: int) -> Row:
+    """Convert a record whose gold is names; the graph in it is not read."""
+    topics = record.get("topic_entity") or {}
+    if not topics:  # RoG's are names, except for entities that have none.
+        topics = {each: None for each in record.get("q_entity") or () if is_mid(each)}
+    answers = record.get("answers") or record.get("answer") or record.get("a_entity")
+    if text := record.get("targetValue"):
+        found = (quoted or word for quoted, word in _DESCRIPTION.findall(text))
+        answers = [re.sub(r"\\(.)", r"\1", each) for each in found]
+    return {
+        "id": str(record.get("id") or number),
+        "question": record["utterance" if "utterance" in record else "question"],
+        "topic_entities": _named(topics),
+        "answers": _answers_by_name(answers),
+    }
+
+
+def _answers_by_name(answers: object) -> list[Row]:
+    """Read a name, or a list of names; they are ids only if all of them are."""
+    names = [answers] if isinstance(answers, str) else list(answers or ())  # type: ignore[call-overload]
+    if not all(isinstance(each, str) for each in names):
+        raise TypeError("an answer is not a text")
+    is_ids = all(map(is_mid, names))
+    return [{"arg": each if is_ids else None, "name": None if is_ids else each} for each in names]
+
+
+def _as_webqsp(record: Row) -> Row:
+    """Convert a record of FreebaseQA, any parse of which gives right answers, to WebQSP's form."""
+    return {
+        **record,
+        "QuestionId": record["Question-ID"],
+        "Parses": [
+            {
+                **parse,
+                "AnnotatorComment": {"QuestionQuality": "Good", "ParseQuality": "Complete"},
+                "Sparql": _chain_query(parse["TopicEntityMid"], parse["InferentialChain"]),
+                "Answers": [
+                    {"AnswerArgument": each["AnswersMid"], "EntityName": each["AnswersName"][0]}
+                    for each in parse["Answers"]
+                ],
+            }
+            for parse in record["Parses"]
+        ],
+    }
+
+
+def _chain_query(topic: str, chain: str) -> str:
+    relations = chain.split("..")
+    nodes = [f"ns:{topic}", *(f"?y{at}" for at in range(1, len(relations))), "?x"]
+    steps = zip(nodes, relations, nodes[1:], strict=False)
+    triples = " . ".join(f"{head} ns:{relation} {tail}" for head, relation, tail in steps)
+    return f"SELECT DISTINCT ?x WHERE {{ {triples} }}"
 
 
 def _webqsp_row(record: Row) -> Row:
@@ -294,28 +397,38 @@ def _named(names: Mapping[str, str | None]) -> list[Row]:
 
 
 def _cwq_row(record: Row) -> Row:
-    """Convert a record of ComplexWebQuestions; its topics are the entities in its query."""
+    """Convert a record of ComplexWebQuestions; its topics are the entities in its query.
+
+    ToG's file names the topics, and has one name as the answer.
+    """
     mids = dict.fromkeys(_TOPIC.findall(record["sparql"]))
+    given = record.get("answers") or record.get("answer") or ()
+    answers = (
+        _answers_by_name(given)
+        if isinstance(given, str)
+        else [{"arg": each["answer_id"], "name": each.get("answer")} for each in given]
+    )
     return {
         "id": record["ID"],
         "question": record["question"],
         "sparql": record["sparql"],
         "webqsp_id": record.get("webqsp_ID"),
         "compositionality_type": record.get("compositionality_type"),
-        "topic_entities": [{"mid": mid} for mid in mids],
-        "answers": [
-            {"arg": answer["answer_id"], "name": answer.get("answer")}
-            for answer in record.get("answers", ())
-        ],
+        "topic_entities": _named(record.get("topic_entity") or {})
+        or [{"mid": mid} for mid in mids],
+        "answers": answers,
     }
 
 
 def _grailqa_row(record: Row) -> Row:
-    """Convert a record of GrailQA; one of its test set has only an id and a question."""
+    """Convert a record of GrailQA; one of its test set has only an id and a question.
+
+    AgentBench has its topics by name.
+    """
     nodes = (record.get("graph_query") or {}).get("nodes") or ()
     topics = {
         node["id"]: node.get("friendly_name") for node in nodes if node["node_type"] == "entity"
-    }
+    } or {mid: name for name, mid in (record.get("entities") or {}).items()}
     answers = record.get("answer")
     if answers == "null":  # The official script reads it as no answer.
         answers = None
@@ -458,7 +571,10 @@ def gold_sets(row: Row) -> GoldSets:
 
 
 def gold_names(row: Row) -> GoldSets:
-    """Return the gold sets with names in place of mids; none if no entity has a name."""
+    """Return the gold sets with names in place of mids; none if no entity has a name.
+
+    If the record has no gold but names, these.
+    """
     if "parses" in row:
         sets = [
             [(each["AnswerArgument"], each.get("EntityName")) for each in parse["Answers"]]
@@ -471,6 +587,8 @@ def gold_names(row: Row) -> GoldSets:
             if (text := _answer(each))
         ]
         sets = [answers] if answers else []
+        if not answers and (names := [each["name"] for each in _answers(row) if each.get("name")]):
+            return (tuple(sorted({str(name) for name in names})),)
     entities = [name for one in sets for text, name in one if is_mid(text)]
     if entities and not any(entities):
         return ()

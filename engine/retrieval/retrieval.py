@@ -7,6 +7,11 @@ scores.
 A path has the mean score of its triples, or the highest. A triple gets the score of its best path,
 and a bonus that keeps the triples of one path in order. A triple on no path is a path by itself.
 
+In Algorithm 1 the bonus is the least score of all, divided by the position. That is next to nothing
+for a trained scorer, but 0.45 for `(1 + cosine) / 2`: positions would decide, and not scores. So
+here it is also at most a thousandth of the range of the scores, as if they began near 0. With a = 1
+or more it never reorders paths whose scores differ by more than that, whatever the scorer.
+
 The paths, or kernels, lead from a topic to a node or from a node to a topic, along triples from
 head to tail. Of parallel triples, which have the same head and tail, only the best is on paths: the
 first given if their scores are equal. A triple from a node to itself is on no path.
@@ -92,7 +97,8 @@ class PoolingSettings:
     pool: Annotated[Pooling, "Which score of its triples a path has."] = "mean"
     position: Annotated[
         float,
-        "The constant a: the i-th triple of a path gains the least score of all, divided by i·a.",
+        "The constant a: the i-th triple of a path gains the least score of all, and at most a "
+        "thousandth of their range, divided by i·a.",
     ] = 1.0
     smoothing: Annotated[
         Smoothing,
@@ -118,6 +124,7 @@ class PoolingSettings:
 
 LONGEST = 4  # triples of a path, for the kernels `bfs` and `walk`
 WALKS = 256
+_PARTS = 1000  # of the range of the scores: the bonus is at most one of them
 
 _Path = tuple[int, ...]
 _Onward = dict[int, list[tuple[int, int]]]  # for each node its arcs: their numbers and ends
@@ -317,18 +324,30 @@ def pool(
         raise ValueError("a score is not above 0 and at most 1; map scores to that range first")
     if not len(scores):
         return scores.copy()
-    least = scores.min()
+    bonus = position_bonus(scores)
     pooled = np.zeros_like(scores)
     for paths in find_kernels(triples._replace(scores=scores), settings, seed):
-        bonuses = least / (np.arange(1, paths.shape[1] + 1) * settings.position)
+        bonuses = bonus / (np.arange(1, paths.shape[1] + 1) * settings.position)
         of_triples = scores[paths]
         of_paths = of_triples.max(axis=1)
         if settings.pool == "mean":
             # A sum is rounded: the mean of equal scores could differ from them.
             of_paths = np.clip(of_triples.mean(axis=1), of_triples.min(axis=1), of_paths)
         np.maximum.at(pooled, paths, of_paths[:, np.newaxis] + bonuses)
-    pooled = np.where(pooled > 0, pooled, scores + least / settings.position)
+    pooled = np.where(pooled > 0, pooled, scores + bonus / settings.position)
     return pooled if settings.smoothing == "full" else np.sqrt(pooled * scores)
+
+
+def position_bonus(scores: "NDArray[np.float64]") -> float:
+    """Return what the first triple of a path gains, with a = 1.
+
+    >>> import numpy as np
+    >>> [round(position_bonus(np.array(scores)), 5) for scores in ([1e-9, 0.9], [0.45, 0.85])]
+    [0.0, 0.0004]
+    """
+    least, highest = float(scores.min()), float(scores.max())
+    # Equal scores have no range. Then the bonus can reorder nothing.
+    return min(least, (highest - least) / _PARTS or least)
 
 
 def select_triples(
@@ -389,6 +408,65 @@ class RetrievedTriple(NamedTuple):
             "pooled": None if self.pooled is None else float(f"{self.pooled:.4g}"),
             **({"is_literal": True} if isinstance(self.object, LiteralTerm) else {}),
         }
+
+
+def pool_triples(
+    triples: Sequence[tuple[str, str, str, float]],
+    topics: Iterable[str],
+    count: int | None = None,
+    settings: PoolingSettings = PoolingSettings(),
+    question: str = "",
+) -> list[RetrievedTriple]:
+    """Pool triples that any retriever scored, and return those to show a reader, best first.
+
+    >>> triples = [("Kenya", "capital", "Nairobi", 0.9), ("Peru", "capital", "Lima", 0.5)]
+    >>> triples += [("Nairobi", "mayor", "m.1", 0.4)]
+    >>> [each.object for each in pool_triples(triples, ["Kenya"])]
+    ['Nairobi', 'm.1', 'Lima']
+
+    Args:
+        triples: Subject, relation, object and score of each; entities may be names or ids. Scores
+            that are not all above 0 and at most 1, such as cosines and logits, are mapped to that
+            range first, in a straight line.
+        topics: The entities that the question is about, as they are written in the triples.
+        count: The most triples to return; by default all that were pooled.
+        settings: How to pool.
+        question: Random walks are drawn by it.
+
+    Raises:
+        InputError: A score is not finite, or reselection chooses among fewer than `count`.
+    """
+    import numpy as np
+
+    if count is not None:
+        settings.check_count(count)
+    nodes: dict[str, int] = {}
+    ends = [
+        [nodes.setdefault(end, len(nodes)) for end in (subject, object_)]
+        for subject, _, object_, _ in triples
+    ]
+    given = np.array([score for *_, score in triples], np.float64)
+    if not np.isfinite(given).all():
+        raise InputError(f"the score of {triples[int(np.isfinite(given).argmin())]} is not finite")
+    heads, tails = np.array(ends, np.intp).reshape(-1, 2).T
+    known = {nodes[topic] for topic in topics if topic in nodes}
+    scored = ScoredTriples(heads, tails, _mapped(given), known)
+    most = len(triples) if count is None else count
+    selected = select_triples(scored, most, settings, question)
+    best: list[int] = selected.triples[::-1].tolist()
+    pooled: list[float | None] = selected.scores[::-1].tolist()
+    if settings.mechanism == "none":
+        pooled = [None] * len(best)
+    return [RetrievedTriple(*triples[at], pooled=of) for at, of in zip(best, pooled, strict=True)]
+
+
+def _mapped(scores: "NDArray[np.float64]") -> "NDArray[np.float64]":
+    """Map scores to (0, 1], if some are beyond, so that the least is a thousandth."""
+    if not len(scores) or (scores.min() > 0 and scores.max() <= 1):
+        return scores
+    span = scores.max() - scores.min() or 1.0
+    mapped: NDArray[np.float64] = 1 - (1 - 1 / _PARTS) * (scores.max() - scores) / span
+    return mapped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

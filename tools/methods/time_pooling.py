@@ -29,6 +29,7 @@ from kbqa.engine.retrieval.retrieval import (
     PoolingSettings,
     ScoredTriples,
     pool,
+    position_bonus,
 )
 from tools.bench.measured_run import machine
 
@@ -66,20 +67,20 @@ def made_triples(count: int, topics: int, chance: Random) -> ScoredTriples:
 
 
 def pool_with_networkx(triples: ScoredTriples, settings: PoolingSettings) -> list[float]:
-    """Pool by the mean as Algorithm 1 says: for each path, each of its triples."""
+    """Pool by the mean as Algorithm 1 says, with our bonus: for each path, each of its triples."""
     graph = networkx.DiGraph()
     scores = triples.scores.tolist()
     pairs = zip(triples.heads.tolist(), triples.tails.tolist(), scores, strict=True)
     for triple, (head, tail, score) in enumerate(pairs):
         lengths = {"unit": 1.0, "one-minus": 1 - score, "neg-log": -math.log(score)}
         graph.add_edge(head, tail, triple=triple, length=lengths[settings.weight])
-    least = min(scores)
+    bonus = position_bonus(triples.scores)
     pooled = [0.0] * len(scores)
     for path in _paths(graph, triples.topics, settings.kernel):
         mean = sum(scores[triple] for triple in path) / len(path)
         for place, triple in enumerate(path, start=1):
-            pooled[triple] = max(pooled[triple], mean + least / (place * settings.position))
-    alone = [score + least / settings.position for score in scores]
+            pooled[triple] = max(pooled[triple], mean + bonus / (place * settings.position))
+    alone = [score + bonus / settings.position for score in scores]
     return [score or own for score, own in zip(pooled, alone, strict=True)]
 
 

@@ -288,3 +288,84 @@ def test_without_the_packages_it_is_told_how_to_install_them(
     result = retrieve()
     assert (result.exit_code, result.stdout) == (1, "")
     assert "retrieving triples needs safetensors. Install: pip install 'kbqa[cpu]'" in result.stderr
+
+
+SCORED = {
+    "id": "money",
+    "question": MONEY,
+    "topics": ["Jamaica"],
+    "triples": [
+        ["Jamaica", "location.country.capital", "Kingston", -0.1],
+        ["Kingston", "location.location.people", "Bob Marley", 0.2],
+        ["Peru", "location.country.currency_used", "Sol", 0.3],
+        ["Jamaica", "location.country.currency_used", "Jamaican dollar", 0.7],
+    ],
+}
+
+
+def _pool(*options: str, output: str = "out.jsonl") -> Result:
+    command = ["retrieve", "--scored", "scored.jsonl", "--output", output, "--no-timings"]
+    return CliRunner().invoke(main, [*command, *options])
+
+
+def test_triples_that_another_retriever_scored_are_pooled_without_a_graph() -> None:
+    others = [{"topics": [], "triples": []}, {**SCORED, "id": 7}]
+    Path("scored.jsonl").write_text("\n".join(map(json.dumps, [SCORED, *others])))
+    result = _pool("--triples", "3", "--set", "smoothing=full")
+    assert (result.exit_code, result.output) == (0, "")
+    rows = _rows()
+    assert list(rows) == ["money", "2", "7"]
+    money = rows["money"]
+    assert (money["topics"], money["seen"], money["cut"]) == (["Jamaica"], 4, None)
+    best = money["triples"][0]
+    assert (best["object"], best["score"], best["pooled"]) == ("Jamaican dollar", 0.7, 1.001)
+    assert [each["object"] for each in money["triples"]][1:] == ["Sol", "Kingston"]
+    assert (rows["2"]["triples"], rows["7"]["triples"]) == ([], money["triples"])
+    manifest = json.loads(Path("out.manifest.json").read_text())
+    assert manifest["retrieval"]["triples"] == 3 and manifest["questions"] == "scored.jsonl"
+    assert _pool("--resume").exit_code == 2  # with other settings
+    assert _pool("--sample", "1", "--mechanism", "none", "--overwrite").exit_code == 0
+    [row] = _rows().values()
+    assert row["triples"] == [] or row["triples"][0]["pooled"] is None
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("nonsense", "line 2: not JSON"),
+        ('{"triples": []}', "line 2 is not a question with scored triples: topics: Field required"),
+        ('{"topics": [], "triples": [["a", "r", "b"]]}', "triples.0.3: Field required"),
+        ('{"topics": [], "triples": [["a", "r", "b", NaN]]}', "triples.0.3: Input should be a fin"),
+        ('{"topics": [], "triples": [["a", "r", 7, 0.5]]}', "triples.0.2: Input should be a valid"),
+        (json.dumps(SCORED), "line 2: an earlier question also has the id 'money'"),
+    ],
+)
+def test_a_line_that_holds_no_scored_triples_is_told_by_its_number(line: str, problem: str) -> None:
+    Path("scored.jsonl").write_text(f"{json.dumps(SCORED)}\n{line}\n")
+    result = _pool()
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert problem in result.stderr
+    assert not Path("out.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--questions", "q.jsonl"], "give --questions FILE or --scored FILE"),
+        (["--scorer-file", "scored.jsonl"], "--scorer-file has no use with --scored"),
+        (["--shown", "twice"], "--shown has no use with --scored"),
+        (["--gold-entities"], "--gold-entities has no use with --scored"),
+    ],
+)
+def test_what_is_for_triples_of_the_graph_is_refused_beside_scored_ones(
+    options: list[str], problem: str
+) -> None:
+    Path("scored.jsonl").write_text(json.dumps(SCORED))
+    result = _pool(*options)
+    assert result.exit_code == 2
+    assert problem in result.stderr
+
+
+def test_a_run_needs_questions_or_scored_triples() -> None:
+    result = CliRunner().invoke(main, ["retrieve", "--output", "out.jsonl"])
+    assert "give --questions FILE or --scored FILE" in result.stderr

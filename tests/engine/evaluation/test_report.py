@@ -215,6 +215,20 @@ def test_a_run_without_gold_answers_is_reported_without_scores(tmp_path: Path) -
     assert "nothing to score" in render_text(report_sections(report))
 
 
+def test_gold_by_name_alone_is_scored_by_name(tmp_path: Path) -> None:
+    rows = [
+        make_row("a", ["m.1"], gold=[], scores=None, gold_names=[["Name of m.1"]]),
+        make_row("b", ["m.2"], gold=[], scores=None, gold_names=[["Nairobi"]]),
+        make_row("c", ["m.2"], gold=[], scores=None),
+    ]
+    report = make_report(read_run(write_run(tmp_path, rows)), names=True)
+    assert (report.scores, report.scored) == ({}, 0)
+    assert report.name_scores is not None
+    means = report.name_scores["all"].values()
+    assert {(mean.mean, mean.n) for mean in means} == {(0.5, 2)}
+    assert "--names scores those" in " ".join(render_text(report_sections(report)).split())
+
+
 def test_json_holds_everything(report: Report) -> None:
     record = json.loads(json.dumps(report.to_dict()))
     assert record["schema_version"] == 1

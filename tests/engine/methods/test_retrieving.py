@@ -120,6 +120,11 @@ def test_what_only_a_reading_model_heeds_is_refused_without_one(ask_by: Ask) -> 
         ask_by("subgraph", lambda prompt: "ans: Elvis", reader="kernels", follow_up=False)
 
 
+def test_what_only_kernels_are_read_by_is_refused_with_a_language_model(ask_by: Ask) -> None:
+    with pytest.raises(InputError, match=r"^reader=llm does not use candidates=2: leave it out$"):
+        ask_by("subgraph", lambda prompt: "ans: none", candidates=2)
+
+
 def test_kernels_can_read_although_there_is_a_model(ask_by: Ask) -> None:
     answer, chat = ask_by("subgraph", lambda prompt: "ans: Elvis", reader="kernels")
     assert chat.prompts == []

@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import polars
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,7 +88,8 @@ def test_each_complete_parse_of_a_good_question_is_a_gold_set(tmp_path: Path) ->
         (["m.1"], ()),
         ([480, {"arg": "1990-01-01"}], (("1990-01-01", "480"),)),
         ([], ()),
-        ([{"arg": None, "name": "A"}], ()),
+        ([{"arg": None, "name": "A"}, {"name": "B"}], (("A", "B"),)),  # gold by name alone
+        ([{"arg": "m.1"}, {"name": "A"}], ()),
     ],
 )
 def test_the_names_of_gold_answers_are_kept(
@@ -163,6 +165,152 @@ def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
     for text, question in expected.items():
         (tmp_path / "q.json").write_text(text)
         assert read_questions(tmp_path / "q.json")[0] == question
+
+
+BIEBER = "what is the name of justin bieber brother?"
+NAMES = ("Jaxon Bieber", 'Jazmyn "J" Bieber')
+BY_NAME = {
+    "WebQuestions": {
+        "url": "http://www.freebase.com/view/en/justin_bieber",
+        "targetValue": '(list (description "Jazmyn \\"J\\" Bieber") (description "Jaxon Bieber"))',
+        "utterance": BIEBER,
+    },
+    "WebQuestions of KnowPath": {"url": "http://a", "question": BIEBER, "answers": [*NAMES]},
+    "WebQuestions of ToG": {
+        "url": "http://a",
+        "question": BIEBER,
+        "answers": [*NAMES],
+        "topic_entity": {"m.06w2sn5": "Justin Bieber"},
+        "qid_topic_entity": {"Q34086": "Justin Bieber"},
+    },
+    "RoG": {
+        "id": "WebQTrn-0",
+        "question": BIEBER,
+        "answer": [*NAMES],
+        "q_entity": ["Justin Bieber"],
+        "a_entity": [*NAMES],
+        "graph": [["Justin Bieber", "people.person.sibling_s", "m.0gxnnwp"]],
+        "choices": [],
+    },
+}
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl", "parquet"])
+@pytest.mark.parametrize("name", BY_NAME)
+def test_sets_with_gold_by_name_are_read_and_said_to_be_scored_by_name(
+    tmp_path: Path, name: str, ending: str
+) -> None:
+    record, path = BY_NAME[name], tmp_path / f"set.{ending}"
+    if ending == "parquet":
+        polars.DataFrame([record]).write_parquet(path)
+    else:
+        path.write_text(json.dumps([record] if ending == "json" else record), encoding="utf-8")
+    [question] = read_questions(path)
+    topics = (Entity("Justin Bieber", "m.06w2sn5"),) if name.endswith("ToG") else ()
+    id_ = str(record.get("id", "1"))
+    assert question == Question(id_, BIEBER, topics, (), gold_names=(NAMES,))
+    assert gold_warning(path, [question]) == (
+        f"1 of 1 questions in {path} have gold by name alone. "
+        "They are not scored by id, but by name: kbqa report RUN.jsonl --names"
+    )
+
+
+def test_the_other_files_of_tog_are_read(tmp_path: Path) -> None:
+    simple = {
+        "topic_entity": {"m.02qkg8m": "Madam Satan"},
+        "answer": "United States of America",
+        "question": "where is the madam satan located",
+        "relation": "country",
+    }
+    cwq = {
+        "ID": "WebQTest-832_c3",
+        "compositionality_type": "composition",
+        "question": "b?",
+        "sparql": "SELECT ?x { ?x ns:a.b ns:m.03_dwn . ?x ns:c.d ns:m.0u }",
+        "topic_entity": {"m.03_dwn": "Lou Seal"},
+        "answer": "2014 World Series",
+    }
+    path = tmp_path / "tog.json"
+    path.write_text(json.dumps([simple, cwq]))
+    first, second = read_questions(path)
+    assert (first.topics, first.golds) == ((Entity("Madam Satan", "m.02qkg8m"),), ())
+    assert first.gold_names == (("United States of America",),)
+    assert (second.id, second.type, second.sparql) == (cwq["ID"], "composition", cwq["sparql"])
+    assert second.topics == (Entity("Lou Seal", "m.03_dwn"),)
+    assert (second.golds, second.gold_names) == ((), (("2014 World Series",),))
+
+
+def test_answers_that_are_all_ids_are_compared_by_id(tmp_path: Path) -> None:
+    rows = [{"q_entity": ["m.1", "Kenya"], "answer": ["m.2"]}, {"q_entity": [], "answer": []}]
+    first, second = read_questions(_write(tmp_path / "rog.jsonl", *rows))
+    assert (first.topics, first.golds, first.kind) == ((Entity(mid="m.1"),), (("m.2",),), "answers")
+    assert (second.golds, second.gold_names) == ((), ())
+
+
+def test_each_parse_of_freebaseqa_has_its_answers_and_query(tmp_path: Path) -> None:
+    parse = {
+        "Parse-Id": "FreebaseQA-eval-0.P0",
+        "PotentialTopicEntityMention": "valentino rossi",
+        "TopicEntityName": "valentino rossi",
+        "TopicEntityMid": "m.01xk7r",
+        "InferentialChain": "a.b.c..d.e.f",
+        "Answers": [{"AnswersMid": "m.02", "AnswersName": ["italy"]}],
+    }
+    other = {**parse, "InferentialChain": "g.h.i", "Answers": []}
+    record = {"Question-ID": "FreebaseQA-eval-0", "RawQuestion": "c?", "Parses": [parse, other]}
+    path = tmp_path / "FreebaseQA-eval.json"
+    path.write_text(json.dumps({"Dataset": "FreebaseQA-eval", "Questions": [record]}))
+    [question] = read_questions(path)
+    assert (question.id, question.text) == ("FreebaseQA-eval-0", "c?")
+    assert (question.golds, question.gold_names) == ((("m.02",), ()), (("italy",), ()))
+    assert question.topics == (Entity("valentino rossi", "m.01xk7r"),)
+    query = "SELECT DISTINCT ?x WHERE { ns:m.01xk7r ns:a.b.c ?y1 . ?y1 ns:d.e.f ?x }"
+    assert question.sparql == query
+    assert [each.relations for [needs] in [list(read_needs(path))] for each in needs.parses] == [
+        {"a.b.c", "d.e.f"},
+        {"g.h.i"},
+    ]
+
+
+def test_counts_and_topics_of_agentbench_are_read(tmp_path: Path) -> None:
+    record = {
+        "qid": "3205922013000_grailqa",
+        "question": "how many mac models used motorola 68040 processors?",
+        "source": "grailqa",
+        "entities": {"mac": "m.0zd6", "Motorola 68040": "m.05397"},
+        "s_expression": "(COUNT (AND a.b (JOIN (R c.d) m.0zd6)))",
+        "actions": ["count(#2)"],
+        "answer": [{"answer_type": "Value", "answer_argument": "1"}],
+    }
+    path = tmp_path / "std.json"
+    path.write_text(json.dumps([record]))
+    [question] = read_questions(path)
+    assert (question.kind, question.count) == ("count", 1)
+    assert question.topics == (Entity("mac", "m.0zd6"), Entity("Motorola 68040", "m.05397"))
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"q_entity": 7}, {"topic_entity": "Kenya"}, {"targetValue": 7}, {"q_entity": [], "answer": 7}],
+)
+def test_a_record_of_others_that_is_damaged_is_told_by_its_place(
+    tmp_path: Path, wrong: dict[str, object], ending: str
+) -> None:
+    path = tmp_path / f"set.{ending}"
+    record = {"question": "a?", **wrong}
+    path.write_text(json.dumps([record] if ending == "json" else record))
+    with pytest.raises(InputError, match=r"set\.jsonl?, (record|line) 1: not a"):
+        read_questions(path)
+
+
+def test_a_parquet_file_that_is_none_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "set.parquet"
+    with pytest.raises(InputError, match="there is no file"):
+        read_questions(path)
+    path.write_text("nonsense")
+    with pytest.raises(InputError, match=r"set\.parquet cannot be read"):
+        read_questions(path)
 
 
 def test_facts_of_simplequestions_become_questions(tmp_path: Path) -> None:

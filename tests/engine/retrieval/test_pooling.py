@@ -27,6 +27,8 @@ from kbqa.engine.retrieval.retrieval import (
     Weight,
     find_kernels,
     pool,
+    pool_triples,
+    position_bonus,
     select_triples,
 )
 from kbqa.sparql.errors import InputError
@@ -157,9 +159,15 @@ def short_paths(scored: Scored) -> list[Path]:
     ]
 
 
+def most_bonus(scores: Sequence[float]) -> float:
+    """Return the least score, or a thousandth of the range of the scores if that is less."""
+    least, span = min(scores), max(scores) - min(scores)
+    return min(least, span / 1000) if span else least
+
+
 def pooled_along(scored: Scored, kernels: Sequence[Path], settings: PoolingSettings) -> list[float]:
     """Pool by the definition, one triple of one path at a time."""
-    scores, least = scored.scores, min(scored.scores)
+    scores, bonus = scored.scores, most_bonus(scored.scores)
     on_path = {triple for path in kernels for triple in path}
     alone = [(triple,) for triple in range(len(scores)) if triple not in on_path]
     pooled = [0.0] * len(scores)
@@ -167,7 +175,7 @@ def pooled_along(scored: Scored, kernels: Sequence[Path], settings: PoolingSetti
         of_path = [scores[triple] for triple in path]
         score = max(of_path) if settings.pool == "max" else sum(of_path) / len(path)
         for place, triple in enumerate(path, start=1):
-            pooled[triple] = max(pooled[triple], score + least / (place * settings.position))
+            pooled[triple] = max(pooled[triple], score + bonus / (place * settings.position))
     if settings.smoothing == "half":
         return [math.sqrt(pair[0] * pair[1]) for pair in zip(pooled, scores, strict=True)]
     return pooled
@@ -238,10 +246,31 @@ def test_the_order_of_triples_makes_no_difference(
 
 @given(_graphs(REAL), SETTINGS)
 def test_pooled_scores_are_scores_and_a_bonus(scored: Scored, settings: PoolingSettings) -> None:
-    pooled, least = scored.pooled(settings), min(scored.scores)
+    pooled, bonus = scored.pooled(settings), most_bonus(scored.scores)
     assert all(map(math.isfinite, pooled))
-    assert least <= min(pooled)
-    assert max(pooled) <= max(scored.scores) + least / settings.position
+    assert min(scored.scores) <= min(pooled)
+    assert max(pooled) <= max(scored.scores) + bonus / settings.position
+
+
+@given(GRAPHS, SETTINGS, st.sampled_from([0.0, 0.25, 0.5]))
+def test_the_position_never_reorders_paths_of_clearly_different_means(
+    scored: Scored, settings: PoolingSettings, floor: float
+) -> None:
+    """Whether scores begin near 0, as those of a trained scorer, or at 0.45, as cosines do."""
+    settings = replace(settings, kernel="dijkstra", position=max(settings.position, 1.0))
+    raised = scored._replace(scores=[floor + score / 2 for score in scored.scores])
+    means = raised.pooled(replace(settings, position=math.inf))
+    pooled = raised.pooled(settings)
+    clear = (max(raised.scores) - min(raised.scores)) / 1000
+    for (mean, score), (other, below) in permutations(zip(means, pooled, strict=True), 2):
+        assert score > below or mean <= other + clear
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.45])
+def test_a_triple_far_along_a_good_path_stays_before_one_next_to_the_topic(floor: float) -> None:
+    scored = Scored([0, 1, 0], [1, 2, 3], [floor + 0.3, floor + 0.3, floor + 0.001], [0])
+    near, far, poor = scored.pooled(FULL)
+    assert near > far > poor
 
 
 @given(_graphs(REAL), SETTINGS)
@@ -273,16 +302,19 @@ def test_a_triple_apart_changes_the_bonus_at_most(
     scored: Scored, score: float, settings: PoolingSettings
 ) -> None:
     more = scored.with_triple(NODES, NODES + 1, score)
-    if score >= min(scored.scores) or settings.position == math.inf:
+    is_within = min(scored.scores) <= score <= max(scored.scores)
+    if is_within or settings.position == math.inf:
         assert more.pooled(settings)[:-1] == scored.pooled(settings)
-    assert more.pooled(settings)[-1] == score + min(more.scores) / settings.position
+    assert more.pooled(settings)[-1] == score + position_bonus(more.arrays().scores) / (
+        settings.position
+    )
 
 
 def test_a_weak_triple_between_strong_ones_overtakes_a_middling_one_apart() -> None:
     scored = Scored([0, 1, 2, 5], [1, 2, 3, 6], [0.9, 0.2, 0.9, 0.5], [0])
     for kernel in get_args(KernelName):
         first, weak, last, apart = scored.pooled(replace(FULL, kernel=kernel))
-        assert first > weak > last > apart == 0.5 + 0.2
+        assert first > weak > last > apart == 0.5 + most_bonus(scored.scores)
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
@@ -383,6 +415,41 @@ def test_scores_that_cannot_be_pooled(score: float) -> None:
 def test_arrays_of_unequal_length() -> None:
     with pytest.raises(ValueError, match="2 heads, 1 tails and 2 scores"):
         Scored([0, 1], [1], [0.5, 0.5], [0]).pooled(PoolingSettings())
+
+
+TRIPLES = [
+    ("Kenya", "currency", "Kenyan shilling", 0.2),
+    ("Kenya", "capital", "Nairobi", 0.9),
+    ("Nairobi", "mayor", "m.1", 0.4),
+    ("Peru", "capital", "Lima", 0.5),
+]
+
+
+@pytest.mark.parametrize(("times", "plus"), [(1, 0), (20, -9), (2, -1), (0.5, 0.5)])
+def test_triples_of_any_retriever_are_pooled_in_whatever_range_their_scores_are(
+    times: float, plus: float
+) -> None:
+    given = [(*triple, score * times + plus) for *triple, score in TRIPLES]
+    pooled = pool_triples(given, ["Kenya"], settings=FULL)
+    assert [each.object for each in pooled] == ["Nairobi", "m.1", "Lima", "Kenyan shilling"]
+    assert [each.score for each in pooled] == [given[at][3] for at in (1, 2, 3, 0)]
+    assert all(0 < each.pooled <= 1.001 for each in pooled if each.pooled is not None)
+    assert [each.object for each in pool_triples(given, ["Kenya"], 1)] == ["Nairobi"]
+
+
+def test_without_pooling_triples_of_any_retriever_are_only_sorted() -> None:
+    found = pool_triples(TRIPLES, ["Kenya"], 2, PoolingSettings("none"))
+    assert [(each.object, each.pooled) for each in found] == [("Nairobi", None), ("Lima", None)]
+    assert pool_triples([], ["Kenya"]) == []
+    equal = [("a", "r", "b", 7.0), ("c", "r", "d", 7.0)]
+    assert [each.subject for each in pool_triples(equal, ["nobody"])] == ["a", "c"]
+
+
+def test_triples_that_cannot_be_pooled_are_refused() -> None:
+    with pytest.raises(InputError, match=r"the score of \('a', 'r', 'b', nan\) is not finite"):
+        pool_triples([*TRIPLES, ("a", "r", "b", math.nan)], ["Kenya"])
+    with pytest.raises(InputError, match="set coarse to 501 or more"):
+        pool_triples(TRIPLES, ["Kenya"], 501)
 
 
 def test_settings_as_people_write_them() -> None:

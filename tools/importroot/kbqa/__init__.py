@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from kbqa.engine.chat.openai import OpenAIChat as OpenAIChat
     from kbqa.engine.embedding.embedder import Embedder as Embedder
     from kbqa.engine.engine import Engine as Engine
+    from kbqa.engine.retrieval.retrieval import PoolingSettings as PoolingSettings
+    from kbqa.engine.retrieval.retrieval import pool_triples as pool_triples
     from kbqa.engine.running.tried import ConfidenceModel as ConfidenceModel
     from kbqa.engine.writing.generate import Candidate as Candidate
     from kbqa.engine.writing.generate import Generator as Generator
