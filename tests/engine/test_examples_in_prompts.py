@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.methods.retrieval import _EXAMPLE_QUESTION
 
