@@ -336,7 +336,8 @@ def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Iterator
     exact = {tier: cells[:3] for tier, cells in tiers.items()}
     yield _by_tier(title, names[:3], exact)
     parts = {tier: cells[3:] for tier, cells in tiers.items()}
-    yield _by_tier("The same, normalised strings", names[3:], parts, NAME_RULES)
+    title = f"Scores by normalised names, {entities} entities"
+    yield _by_tier(title, names[3:], parts, NAME_RULES)
 
 
 def _by_tier(
