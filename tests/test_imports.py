@@ -73,7 +73,7 @@ TWICE = {
 
 LIMITS = {
     "product files": 166,
-    "product lines": 54_060,
+    "product lines": 54_070,
     "lines of docstrings, per cent": 13.2,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,
