@@ -339,13 +339,13 @@ def walking_method(
     limits: Mapping[str, object],
     answer: "Callable[[Session, Any], Answer]",
     *,
-    needs_model: Callable[[Any], str | None] = lambda _: None,
+    needs_model: Callable[[Any], str] = lambda _: "",
     needs_embedder: Callable[[Any], bool] = lambda _: False,
 ) -> MethodMaker:
     """Return how a method is made that answers each question in a session.
 
-    `limits` are what decides its answers besides the settings, for manifests. `needs_model` says
-    which of the settings are for a language model alone, and `needs_embedder` whether the embedder
+    `limits` are what decides its answers besides the settings, for manifests. `needs_model` names
+    the settings that are for a language model alone, and `needs_embedder` whether the embedder
     is needed even if another chooser decides.
     """
     from kbqa.engine.deciding.session import SEED, WalkingMethod

@@ -371,6 +371,6 @@ BPC = walking_method(
     LIMITS,
     lambda session, chosen: _BoundedPathContext(session, chosen).answer(),
     needs_model=lambda chosen: (
-        "control=cot" if chosen.control == "cot" else changed_settings(chosen, _OF_MODEL) or None
+        "control=cot" if chosen.control == "cot" else changed_settings(chosen, _OF_MODEL)
     ),
 )

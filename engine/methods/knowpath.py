@@ -42,7 +42,12 @@ from kbqa.engine.deciding.reading import (
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Walk, drawn_hop
-from kbqa.engine.methods import check_counts, check_temperature, walking_method
+from kbqa.engine.methods import (
+    changed_settings,
+    check_counts,
+    check_temperature,
+    walking_method,
+)
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
@@ -558,6 +563,6 @@ KNOWPATH = walking_method(
     KnowpathSettings,
     LIMITS,
     lambda session, chosen: _KnowPath(session, chosen).answer(),
-    needs_model=lambda chosen: f"ablate={','.join(chosen.ablate)}" if chosen.ablate else None,
+    needs_model=lambda chosen: changed_settings(chosen, ["ablate"]),
     needs_embedder=lambda chosen: chosen.order == "embedder",
 )

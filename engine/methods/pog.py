@@ -39,6 +39,7 @@ from kbqa.engine.deciding.reading import (
     all_unread,
     clip_unread,
     field_of,
+    is_no_answer,
     plain_lines,
     read_choice,
     read_list,
@@ -49,7 +50,12 @@ from kbqa.engine.deciding.reading import (
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.embedding.embedder import MINILM
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_triple, first_to_each
-from kbqa.engine.methods import check_counts, check_temperature, walking_method
+from kbqa.engine.methods import (
+    changed_settings,
+    check_counts,
+    check_temperature,
+    walking_method,
+)
 from kbqa.engine.methods.walking import Followed, Offer, answer_from, walk_on
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid, term_order
 
@@ -398,7 +404,7 @@ def read_plan(reply: str) -> tuple[str, ...]:
     found = read_list(reply)
     texts = plain_lines(reply) if found is None else found
     kept = dict.fromkeys(" ".join(text.split())[:MAX_OBJECTIVE_LETTERS] for text in texts)
-    return tuple(text for text in kept if text)[:MAX_OBJECTIVES]
+    return tuple(text for text in kept if not is_no_answer(text))[:MAX_OBJECTIVES]
 
 
 def read_memory(
@@ -437,5 +443,5 @@ POG = walking_method(
     PogSettings,
     LIMITS,
     lambda session, chosen: _PlanOnGraph(session, chosen).answer(),
-    needs_model=lambda chosen: f"ablate={','.join(chosen.ablate)}" if chosen.ablate else None,
+    needs_model=lambda chosen: changed_settings(chosen, ["ablate"]),
 )

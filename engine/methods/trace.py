@@ -36,7 +36,7 @@ from kbqa.engine.deciding.session import (
     WalkTrace,
 )
 from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath, drawn_hop
-from kbqa.engine.methods import MethodMaker, Resources
+from kbqa.engine.methods import MethodMaker, Resources, changed_settings
 from kbqa.engine.methods.trace_search import (
     ANSWER,
     LAST_SUMMARIES,
@@ -240,8 +240,9 @@ def _parts(path: RelationPath) -> Iterator[RelationPath]:
 
 
 def _make(resources: Resources, settings: TraceSettings) -> WalkingMethod:
-    if settings.of_language_model:
-        resources.require_language_model(settings.of_language_model)
+    names = [*(["answer"] if settings.answer == "llm" else []), "context", "priors", "eager_priors"]
+    if of_model := changed_settings(settings, names):
+        resources.require_language_model(of_model)
     walkers = resources.walkers(settings.seed)
     decided = {**asdict(settings), **LIMITS}
     if resources.chooser == "llm":  # The embedder cuts long lists of relations for it.

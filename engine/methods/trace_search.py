@@ -204,17 +204,6 @@ class TraceSettings:
         if self.eager_priors and not self.priors:
             raise InputError("eager_priors=yes is about priors, and there are none: priors=no")
 
-    @property
-    def of_language_model(self) -> str:
-        """The changed settings that only a language model uses, as text."""
-        changed = {
-            f"answer={self.answer}": self.answer == "llm",
-            f"context={self.context}": self.context != "narrative",
-            "priors=no": not self.priors,
-            "eager_priors=yes": self.eager_priors,
-        }
-        return ", ".join(text for text, is_changed in changed.items() if is_changed)
-
 
 Ending = Literal["depth", "no relations", "none proposed", "none kept", "unreadable", "budget"]
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from kbqa.engine.asked import Asked, ChooserName
 from kbqa.engine.chat.model import ChatModel, Message
 from kbqa.engine.deciding.choosing import Choice, Chooser, make_chooser
-from kbqa.engine.deciding.reading import Picked
+from kbqa.engine.deciding.reading import Picked, is_no_answer
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import MAX_STARTS, stems
@@ -516,7 +516,7 @@ def read_blueprint(reply: str) -> tuple[str, ...]:
     steps = []
     for line in numbered or lines:
         match = _STEP.match(line)
-        if match and re.search(r"[^\W\d]", match[1]):
+        if match and re.search(r"[^\W\d]", match[1]) and not is_no_answer(match[1]):
             steps.append(match[1][:_MAX_STEP_LETTERS])
     return tuple(steps[:MAX_STEPS])
 

@@ -276,6 +276,7 @@ def test_of_many_mediators_some_are_drawn_and_the_rest_counted(ask_by: Any) -> N
 def test_replies_are_read_in_the_form_that_prompts_ask_for() -> None:
     plan = ("who his parents are", "their other children")
     assert read_plan(json.dumps(plan)) == read_plan("\n".join(plan)) == plan
+    assert read_plan("I cannot answer this question.") == ()
     known = read_memory('{"2": "Jaxon", "9": "?"}', ["parents", "children"], ["Jeremy", ""])
     assert known == (("Jeremy", "Jaxon"), ("9: ?",))
     assert read_add('{"Add": "Yes", "Reason": "a wrong turn"}') == (True, ())

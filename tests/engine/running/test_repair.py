@@ -244,6 +244,7 @@ AIRPORTS = CAPITAL.then(Hop("aviation.airport.serves", inverse=True))
         pytest.param("Sure! Here they are:\n1. capital", ("capital",), id="a polite model"),
         pytest.param("capital of the country", ("capital of the country",), id="a bare phrase"),
         pytest.param("", (), id="nothing"),
+        pytest.param("I cannot answer this question.", (), id="a refusal"),
         pytest.param("1.\n2.\n---", (), id="numbers alone"),
         pytest.param("\n".join(f"{n}. step" for n in range(9)), ("step",) * MAX_STEPS, id="many"),
     ],
