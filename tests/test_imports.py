@@ -73,7 +73,7 @@ TWICE = {
 
 LIMITS = {
     "product files": 167,
-    "product lines": 54_225,
+    "product lines": 54_235,
     "lines of docstrings, per cent": 13.2,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,

@@ -110,6 +110,12 @@ class GeneralUsage(RowPart):
     seconds: float | None = None
     reasoned_calls: int | None = None  # None if no reply held reasoning
 
+    @property
+    def counted(self) -> tuple[int | None, int | None]:
+        """The input and output tokens; None if the server did not count: every prompt has some."""
+        is_known = self.input_tokens or not self.calls
+        return (self.input_tokens, self.output_tokens) if is_known else (None, None)
+
 
 class WriterUsage(RowPart):
     """The work of the small model; what an older kbqa did not count is None."""
@@ -134,13 +140,13 @@ class RowUsage(RowPart):
     def input_tokens(self) -> int | None:
         """The tokens that the models read."""
         writer = self.specialised
-        return _sum(writer.input_tokens if writer.calls else 0, self.general.input_tokens)
+        return _sum(writer.input_tokens if writer.calls else 0, *self.general.counted[:1])
 
     @property
     def output_tokens(self) -> int | None:
         """The tokens that the models wrote."""
         writer = self.specialised
-        return _sum(writer.best_tokens if writer.calls else 0, self.general.output_tokens)
+        return _sum(writer.best_tokens if writer.calls else 0, *self.general.counted[1:])
 
     @property
     def tokens(self) -> int | None:

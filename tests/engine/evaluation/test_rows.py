@@ -168,6 +168,12 @@ def test_beams_of_an_older_kbqa_leave_the_tokens_of_the_prompt_unknown() -> None
     assert (row.tokens, row.usage.input_tokens, row.usage.output_tokens) == (None, None, 10)
 
 
+def test_tokens_that_a_server_did_not_count_are_unknown() -> None:
+    row = answered_row(QUESTION, replace(ANSWER, usage=Usage(2)), CANDIDATES, None, timings=True)
+    assert row.usage is not None
+    assert (row.tokens, row.usage.input_tokens, row.usage.output_tokens) == (None, None, None)
+
+
 def test_rows_of_an_older_kbqa_have_tokens_only_without_the_small_model() -> None:
     general = {"calls": 2, "input_tokens": 50, "output_tokens": 5}
     written, walked = (
