@@ -41,7 +41,7 @@ run_all() {  # CHOOSER OPTION…
   for method in "${methods[@]}"; do
     run "$method" "$chooser" "$@"
   done
-  [ -z "${PATHS:-}" ] || run router "$chooser" --beams "$PATHS" "$@"
+  [ -z "${PATHS:-}" ] || run kbqa "$chooser" --beams "$PATHS" "$@"
 }
 
 if [ -n "${PERFECT:-}" ]; then

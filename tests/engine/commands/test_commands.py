@@ -319,6 +319,20 @@ def test_eval_says_first_that_nothing_has_gold(evaluate, model, questions: Path)
     )
 
 
+def test_eval_says_first_that_gold_is_by_name_alone(evaluate, model, questions: Path) -> None:
+    model([])
+    record = {"question": "which money?", "answer": ["Dollar"], "q_entity": ["Jamaica"]}
+    questions.write_text(json.dumps(record), encoding="utf-8")
+    result = evaluate()
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        f"Warning: 1 of 1 questions in {questions} have gold by name alone. "
+    )
+    assert "0 failed, 1 not scored" in result.stdout
+    report = CliRunner().invoke(main, ["report", "run.jsonl", "--names"])
+    assert "Scores by the names of answers" in report.stdout
+
+
 def test_eval_draws_a_sample(evaluate, model) -> None:
     model(MONEY)
     evaluate("--sample", "1", "--seed", "7", "--no-timings", "--concurrency", "2")
