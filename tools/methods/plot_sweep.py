@@ -1,9 +1,7 @@
 """Plot a metric of several runs against a setting, with 95 % bootstrap intervals.
 
-    python -m tools.methods.plot_sweep RUN.jsonl… --versus method.history \
-        --metric input_tokens --output history.png
-    python -m tools.methods.plot_sweep FOLDER/*.jsonl --versus call_budget \
-        --line method.name --line method.chooser --output budgets.png
+    python -m tools.methods.plot_sweep RUNS --versus method.history --metric f1 --output f1.png
+    python -m tools.methods.plot_sweep RUNS --versus call_budget --line method.name --output f1.png
 
 A setting is a field of the manifests, by its path, as `kbqa compare` names it. Runs that have the
 same values of each --line make one line. Means are over the independent and annotated tiers (over
@@ -65,14 +63,19 @@ def main(
     axes.set_prop_cycle(color=_COLOURS)
     for name, of in lines.items():
         means = [mean.mean for mean in of.values()]
-        # The mean of a few questions may lie outside its interval by the last digit.
         below = [max(0.0, mean.mean - mean.low) for mean in of.values()]
         above = [max(0.0, mean.high - mean.mean) for mean in of.values()]
-        places = [values.index(value) for value in of]
-        axes.errorbar(places, means, [below, above], fmt="o-", ms=4, capsize=2, label=name)
-    axes.set_xticks(range(len(values)), values)
-    axes.set(xlabel=versus, ylabel=label)
-    axes.grid(alpha=0.3)
+        axes.errorbar(
+            list(map(values.index, of)),
+            means,
+            [below, above],
+            fmt="o-",
+            ms=4,
+            capsize=2,
+            label=name,
+        )
+    places = range(len(values))
+    axes.set(xlabel=versus, ylabel=label, xticks=places, xticklabels=values)
     figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize="small")
     figure.savefig(output, dpi=200)
 

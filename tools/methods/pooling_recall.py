@@ -2,12 +2,12 @@
 
     python -m tools.methods.pooling_recall --store DIR --questions FILE [--sample N]
 
-Of each scorer without pooling: the share of the facts that the gold query matches, whether all
-facts of one match are there (path), and the share of the answers, with gold topics; then the paired
-differences that reselection makes, in full and by half, with 95 % bootstrap intervals.
+The share of the facts that the gold query matches, of all facts of one match (path), and of the
+answers; then the paired differences that reselection makes, with 95 % bootstrap intervals.
 """
 
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import product
 from pathlib import Path
 from typing import get_args
 
@@ -26,7 +26,6 @@ from kbqa.sparql.crp import Crp
 from kbqa.training.retriever.examples import NoGold, Recalls, find_gold, label, measure_recall
 from tools.options import QUESTIONS, STORE
 
-CUTOFFS = (10, 25, 50, 100)
 FULL, HALF = PoolingSettings(smoothing="full"), PoolingSettings(smoothing="half")
 POOLINGS = {"none": PoolingSettings("none"), "full": FULL, "half": HALF}
 
@@ -43,31 +42,26 @@ def main(store: Path, question_file: Path, sample: int) -> None:
         embedder, schema = Embedder.load(), GraphSchema(graph)
         scorers = {n: make_scorer(n, embedder, None, graph.labels) for n in get_args(ScorerName)}
         for question in questions:
-            crp = crps.get(question.sparql or "")
             topics = [each.mid for each in question.topics if each.mid]
-            if not isinstance(crp, Crp) or not topics:
+            if not isinstance(crp := crps.get(question.sparql or ""), Crp) or not topics:
                 continue
-            try:
-                gold = find_gold(graph, crp)
-            except NoGold:
-                continue
-            recalls: dict[tuple[str, str], Recalls] = {}
-            for scorer, score in scorers.items():
-                for name, pooling in POOLINGS.items():
+            with suppress(NoGold):
+                gold, recalls = find_gold(graph, crp), {}
+                for (scorer, score), name in product(scorers.items(), POOLINGS):
+                    pooling = POOLINGS[name]
                     got = retrieve(graph, schema, score, question.text, topics, 100, pooling)
                     places = np.full(got.seen, -1.0)  # of those selected the best is the last
                     places[got.selected.triples] = np.arange(len(got.selected.triples))
                     labelled = label(question.text, got.subgraph, gold, schema)
-                    recalls[scorer, name] = measure_recall(places, labelled, CUTOFFS)
-            found.append(recalls)
+                    recalls[scorer, name] = measure_recall(places, labelled, (10, 25, 50, 100))
+                found.append(recalls)
     click.echo(f"{len(found)} questions\n\n| scorer, pooling | recall | at 10 | 25 | 50 | 100 |")
     ways = [(way, of) for recalls in found[:1] for way in recalls for of in Recalls._fields]
     for (scorer, name), of in ways:
         both = [[getattr(each[scorer, one], of) for each in found] for one in ("none", name)]
         first, second = (list(zip(*each, strict=True)) for each in both)
-        cells = [f"{bootstrap_mean(each):.3f}" for each in second]
-        if name != "none":
-            cells = [f"{paired_bootstrap(*two):+.3f}" for two in zip(first, second, strict=True)]
+        paired = zip(first, second, strict=True)
+        cells = [f"{bootstrap_mean(two[1]):.3f} {paired_bootstrap(*two):+.3f}" for two in paired]
         click.echo(f"| {scorer}, {name} | {of} | {' | '.join(cells)} |")
 
 

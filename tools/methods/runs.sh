@@ -9,7 +9,7 @@
 # Options such as --gold-entities are passed to every `kbqa eval`. Without PERFECT and LLM, the
 # choosers that need no server decide: the embedder and chance. PERFECT is a server started with
 # tools.methods.perfect_chooser, LLM one of a general model; with it `io` and `cot` run, too.
-# With BUDGETS, each method runs once for each number of calls, and so does the router, on PATHS that
+# With BUDGETS, each method runs once for each number of calls, and so does kbqa, on PATHS that
 # `kbqa crp generate` wrote. METHODS chooses the methods; `random` is the control of `bpc` in which
 # chance walks and the chooser only answers. Each run is FOLDER/METHOD.CHOOSER.jsonl, or
 # FOLDER/METHOD.CHOOSER.N.jsonl with a budget of N calls; finished runs are not repeated.
