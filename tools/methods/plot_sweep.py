@@ -65,15 +65,8 @@ def main(
         means = [mean.mean for mean in of.values()]
         below = [max(0.0, mean.mean - mean.low) for mean in of.values()]
         above = [max(0.0, mean.high - mean.mean) for mean in of.values()]
-        axes.errorbar(
-            list(map(values.index, of)),
-            means,
-            [below, above],
-            fmt="o-",
-            ms=4,
-            capsize=2,
-            label=name,
-        )
+        at = [values.index(value) for value in of]
+        axes.errorbar(at, means, [below, above], fmt="o-", ms=4, capsize=2, label=name)
     places = range(len(values))
     axes.set(xlabel=versus, ylabel=label, xticks=places, xticklabels=values)
     figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize="small")
