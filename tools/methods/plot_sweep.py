@@ -67,8 +67,7 @@ def main(
         above = [max(0.0, mean.high - mean.mean) for mean in of.values()]
         at = [values.index(value) for value in of]
         axes.errorbar(at, means, [below, above], fmt="o-", ms=4, capsize=2, label=name)
-    places = range(len(values))
-    axes.set(xlabel=versus, ylabel=label, xticks=places, xticklabels=values)
+    axes.set(xlabel=versus, ylabel=label, xticks=range(len(values)), xticklabels=values)
     figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize="small")
     figure.savefig(output, dpi=200)
 
