@@ -485,7 +485,6 @@ def test_scores_by_name_are_shares(predicted: list[str], golds: list[list[str]])
     if any(name.strip() for name in predicted):
         assert found.contained >= (found.f1 > 0)
     assert found.subgraphrag_hits_at_1 >= found.hits_at_1
-    assert found.subgraphrag_f1 <= found.rog_f1 + 1e-9, "without a question, matches are fewer"
 
 
 @pytest.mark.parametrize(
