@@ -161,6 +161,7 @@ class Preset(NamedTuple):
 _ROUTERKGQA = {
     "template": "Generate a reasoning path that retrieves the information corresponding to the "
     "given question.\n\nQuestion: { {question} }",
+    "max_length": 2048,  # LLaMA-Factory's
     "valid_size": 0,
     "demo_questions": 0,
     "learning_rate": 5e-5,

@@ -7,12 +7,13 @@
    equations 4 to 11; `Repairer` in `kbqa.engine.running.repair`). The new path gets the constraints
    of the old one (`carry_constraints` in `kbqa.engine.running.pool`), and goes first.
 3. The paths are run with all of their constraints, as SPARQL, until one answers (equations 1 to 3;
-   `kbqa.sparql.compile`). If nothing satisfies the constraints of any, they are relaxed class by
-   class: strings, numbers, entities (§3.4; `kbqa.sparql.relax`).
+   `kbqa.sparql.compile`). If nothing satisfies the constraints of any, they are relaxed: strings,
+   numbers, entities (§3.4; `kbqa.sparql.relax`).
 
-Each setting is the paper's by default. That worse paths run if the best does not answer is in the
-paper's code alone. Without a general model nothing is repaired, unless ``repair=embedder`` says so.
-docs/papers.md lists what differs. `kbqa.engine.methods.kbqa`, the default method, is ours.
+Each setting is the paper's by default, but for the embedder. That worse paths run if the best does
+not answer is in the paper's code alone. Without a general model nothing is repaired, unless
+``repair=embedder`` says so. docs/papers.md lists what differs. `kbqa.engine.methods.kbqa`, the
+default method, is ours.
 
 Source: RouterKGQA §3, Figure 1.
 """
@@ -54,8 +55,8 @@ class RouterKgqaSettings(PathSettings):
     ] = "full-first"
     relax: Annotated[
         Literal["class", "constraint"],
-        "Whether all strings are dropped at once, then all numbers, then entities, as in the "
-        "paper, or as few constraints as possible.",
+        "Whether all strings are dropped at once, then all numbers, then entities one after the "
+        "other, as in the paper's code, or as few constraints as possible.",
     ] = "class"
 
 
@@ -127,6 +128,8 @@ class RouterKgqa:
             best = written[:1] if settings.route == "first" else written
             tested = runner.run(best, relax=False)
             if reason := (failed := Execution(tuple(tested))).why_unreachable:
+                if len(tested) < len(written):
+                    reason = "the best path that was written does not exist"
                 with asked.clock.stage("repair"):
                     repair = self._repairer.repair(asked, reason, failed)
         if repair is not None and repair.candidate is not None:

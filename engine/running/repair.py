@@ -1,8 +1,9 @@
 """Find a path for a question whose written paths will not do: blueprint, then beam search.
 
 The graph proposes and the chooser decides, so every path that is considered exists. There is at
-most one call for the blueprint and one for each step of the search, and one more for each step if
-the model itself judges how far to go. `Repairer` is the paper's, `GuidedRepairer` is ours.
+most one call for the blueprint and one for each step of the search; if the model itself judges how
+far to go, one more for each step and one for the last choice. `Repairer` is the paper's,
+`GuidedRepairer` is ours.
 
 A general model chooses among paths, or chance, or the order by similarity stays. That order is
 free and offline: the baseline that a general model must beat. If a reply names no path, the order
@@ -11,8 +12,10 @@ stays as well.
 Source: RouterKGQA §3.3 and appendix A.2; the words of the prompts are ours.
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -42,8 +45,16 @@ from kbqa.kb.graph import Graph, name_terms, prompt_line
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.english import describe_dropped
-from kbqa.sparql.errors import InputError
-from kbqa.sparql.forms import render_crp
+from kbqa.sparql.errors import (
+    CrpSyntaxError,
+    DeadlineExceeded,
+    EndpointDown,
+    GraphError,
+    InputError,
+)
+from kbqa.sparql.forms import read_crp, render_crp
+
+logger = logging.getLogger(__name__)
 
 Stop = Literal["model", "blueprint", "judge"]
 RepairedBy = Literal["off", "embedder", "llm"]
@@ -201,7 +212,7 @@ class Repairer:
         }
 
     def repair(self, asked: Asked, reason: str, execution: Execution) -> Repair | None:
-        """Look for another path.
+        """Look for another path; a query that fails costs the repair and not the question.
 
         Each blueprint, choice and judgement is one call. Once the question's budget refuses one,
         the search ends, and the last call chooses among what it has found.
@@ -214,27 +225,39 @@ class Repairer:
                 is a candidate of the last choice.
 
         Returns:
-            None if nothing is known to start from.
+            None if nothing is known to start from, or the graph does not answer.
 
         Raises:
             ModelError: The general model failed.
-            GraphError: The graph does not answer.
+            EndpointDown: Nothing answers at the graph's endpoint.
             DeadlineExceeded: The question's deadline has passed.
         """
+        try:
+            return self._repair(asked, reason, execution)
+        except (EndpointDown, DeadlineExceeded):
+            raise
+        except GraphError as error:
+            logger.warning("nothing is repaired: %s", error)
+            return None
+
+    def _repair(self, asked: Asked, reason: str, execution: Execution) -> Repair | None:
         readings = [each.crp for each in execution.tried if each.crp is not None]
         known: list[RelationPath] = []
         if (answering := execution.answering) is not None and answering.crp is not None:
             # It may be the right one after all, and then its own constraints belong to it.
             readings.insert(0, answering.crp)
             known = [path for path in [relation_path(answering.crp)] if path is not None]
-        topics = search_topics(asked, readings)[: self._starts]
+        topics = search_topics(asked, readings)
+        if readings:
+            topics = topics[: self._starts]
         if not topics:
             return None
         failed = readings[0] if readings else None
         frontiers = Frontiers(self._graph, self._schema)
         chooser = _Chooser(asked, self.by, self._seed, frontiers)
         blueprint = chooser.plan()
-        depth = _depth(self._stop, failed, blueprint)
+        hops = _written_hops(execution) if failed is None else len(failed.path)
+        depth = _depth(self._stop, hops, blueprint)
         search = self._search(asked, topics, blueprint, frontiers)
 
         beam = [RelationPath(topic) for topic in topics]
@@ -242,6 +265,7 @@ class Repairer:
         for step in range(1, depth + 1):
             longer = search.extend(beam)
             if not longer:
+                found = [each for each in found if self._keeps_shorter or each.path in beam]
                 break
             found = [*found, *longer] if self._keeps_shorter else longer
             unfinished = search.best(each for each in longer if len(each.path.hops) < depth)
@@ -388,12 +412,20 @@ def check_unused(settings: PathSettings, names: Iterable[str]) -> None:
             )
 
 
-def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
-    """Return how many hops a path may have."""
+def _written_hops(execution: Execution) -> int | None:
+    """Return the hops of the first written path that can be read, though its topic is unknown."""
+    for each in execution.tried:
+        with suppress(CrpSyntaxError):
+            return len(read_crp(each.candidate.text).crp.path)
+    return None
+
+
+def _depth(stop: Stop, hops: int | None, blueprint: Sequence[str]) -> int:
+    """Return how many hops a path may have; `hops` are those of the written one."""
     if stop == "judge":
         return MAX_DEPTH
-    if stop == "model" and failed is not None:
-        return min(len(failed.path), MAX_DEPTH)
+    if stop == "model" and hops is not None:
+        return min(hops, MAX_DEPTH)
     return min(len(blueprint), MAX_DEPTH) or _UNKNOWN_DEPTH
 
 
@@ -456,7 +488,9 @@ class _Chooser:
 MAX_STEPS = 5
 """Steps of a blueprint that count; a path has four hops at most."""
 
-_STEP = re.compile(r"^\s*(?:[-*•#]\s*)?(?:step\s*)?(?:\d+\s*[.):]\s*)?(.+?)\s*$", re.IGNORECASE)
+_STEP = re.compile(
+    r"^\s*(?:a:\s*)?(?:#\d+\s|[-*•#]\s*)?(?:step\s*)?(?:\d+\s*[.):]\s*)?(.+?)\s*$", re.IGNORECASE
+)
 _NUMBER = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
 _MAX_STEP_LETTERS = 200
 
@@ -541,8 +575,10 @@ def read_choice(reply: str, count: int, wanted: int) -> list[int]:
     >>> read_choice("Path 3, then 1 (not 12).", count=10, wanted=2), read_choice("none", 10, 1)
     ([2, 0], [])
     """
-    explains = re.search(r"[^\W\d]", reply) is not None
-    for line in reversed(reply.splitlines()) if explains else [reply]:
+    lines = reply.splitlines()
+    if not {*re.findall(r"[^\W\d]+", reply.lower())} - {"path", "paths", "and", "then"}:
+        lines = [reply]  # one a line, or all in one
+    for line in reversed(lines):
         numbers = dict.fromkeys(int(number) for number in _NUMBER.findall(line))
         chosen = [number - 1 for number in numbers if 1 <= number <= count]
         if chosen:

@@ -1,4 +1,5 @@
 import gzip
+import tempfile
 import shutil
 from pathlib import Path
 from tempfile import gettempdir
@@ -24,7 +25,10 @@ def _folders() -> set[Path]:
 
 
 @needs_virtuoso
-def test_virtuoso_serves_what_it_was_given_and_nothing_else(tmp_path: Path) -> None:
+def test_virtuoso_serves_what_it_was_given_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where no other test has a server
     plain, packed = tmp_path / "it's plain.nt", tmp_path / "packed.nt.gz"
     plain.write_text('<http://a/1> <http://a/p> "1" .\n<http://a/1> <http://a/p> <http://a/2> .\n')
     packed.write_bytes(gzip.compress(b'<http://a/2> <http://a/p> "J\xc3\xbcrgen"@de .\n'))

@@ -25,6 +25,7 @@ PUBLISHED_PROMPT = (
 )
 TABLE_9 = {
     "template": PUBLISHED_PROMPT,
+    "max_length": 2048,
     "learning_rate": 5e-5,
     "warmup": 0.0,
     "final_rate": 0.0,

@@ -32,7 +32,7 @@ from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Crp, Entity, Hop
-from kbqa.sparql.errors import ModelError
+from kbqa.sparql.errors import GraphError, ModelError
 from kbqa.sparql.forms import parse_crp, render_crp
 
 QUESTION = "which currency is used in Kenya?"
@@ -173,6 +173,26 @@ def test_without_a_path_of_the_small_model_the_blueprint_counts(
     assert repair.lost == ()
 
 
+def test_a_written_path_of_an_unknown_topic_still_says_how_deep_to_search(
+    repairer, kenya: Entity, scripted_chat
+) -> None:
+    asked = Asked(QUESTION, given=(kenya,), chat=CountedChat(scripted_chat("1. a", "1", "1", "1")))
+    tried = Tried(Candidate("Zzyzx -> a.b -> a.c", -1.0, 9), "unlinked")
+    repair = repairer.repair(asked, "it does not exist", Execution((tried,)))
+    assert repair.depth == 2
+
+
+def test_a_graph_that_fails_costs_the_repair_alone(
+    repairer, failure: Failure, scripted_chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise GraphError("it is busy")
+
+    monkeypatch.setattr(type(repairer._graph), "frontier_relations", fail)
+    asked = Asked(QUESTION, given=(failure.topic,), chat=CountedChat(scripted_chat("1. a")))
+    assert repairer.repair(asked, "it does not exist", Execution(())) is None
+
+
 def test_a_topic_without_any_relation_cannot_be_repaired(make, failure) -> None:
     nobody = Entity("Nobody", "m.0nobody")
     repair = replace(failure, crp=None, topic=nobody).repaired(make())
@@ -240,6 +260,7 @@ AIRPORTS = CAPITAL.then(Hop("aviation.airport.serves", inverse=True))
         pytest.param("1) capital\n\n2) airports", ("capital", "airports"), id="brackets"),
         pytest.param("Step 1: capital\nStep 2: airports", ("capital", "airports"), id="words"),
         pytest.param("# 1. capital\n# 2. airports", ("capital", "airports"), id="hashes"),
+        pytest.param("A: #1 capital\n\n#2 airports", ("capital", "airports"), id="the paper's"),
         pytest.param("- capital\n- airports", ("capital", "airports"), id="bullets"),
         pytest.param("Sure! Here they are:\n1. capital", ("capital",), id="a polite model"),
         pytest.param("capital of the country", ("capital of the country",), id="a bare phrase"),
@@ -268,6 +289,7 @@ def test_a_step_without_end_is_cut() -> None:
         pytest.param("1. no, it leads away\n2. perhaps\n\nAnswer: 3", [2], id="explained"),
         pytest.param("Path 3 is the best.\nHope this helps!", [2], id="with a greeting"),
         pytest.param("4\n1.\n\n7\n", [3, 0, 6], id="one a line"),
+        pytest.param("Path 4\nPath 1\nPath 7", [3, 0, 6], id="one a line with a word"),
         pytest.param("1, 2, 3, 4, 5", [0, 1, 2], id="too many"),
         pytest.param("9" * 5000, [], id="longer than Python reads"),
         pytest.param("none of them", [], id="none"),
