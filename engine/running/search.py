@@ -2,9 +2,9 @@
 
 A step of the search takes each path of the beam and appends the relations that its end has in the
 graph and that are most similar to any step of the blueprint. The paths most similar to the question
-stay. The caller chooses which paths make the next beam. `PathSearch` is the paper's, but that
-relations are followed in both directions, and that of two names for one edge, a relation and its
-reverse, one is kept. `GuidedSearch` is ours.
+stay. The caller chooses which paths make the next beam. `PathSearch` is the paper's, but for what
+docs/papers.md lists: relations are followed in both directions, of two names for one edge one is
+kept, and the way back and bookkeeping relations are left out. `GuidedSearch` is ours.
 
 Source: RouterKGQA §3.3, "Beam search over relation paths", equations 5 to 11.
 """

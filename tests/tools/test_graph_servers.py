@@ -1,6 +1,6 @@
 import gzip
-import tempfile
 import shutil
+import tempfile
 from pathlib import Path
 from tempfile import gettempdir
 
