@@ -7,7 +7,7 @@ evidence shows them as in the graph, and the kind of each unnamed node.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbqa.engine.chat.model import Usage
@@ -117,6 +117,21 @@ class Trace(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PartsTrace:
+    """The traces of several questions that were asked in one; each answer has its own."""
+
+    traces: tuple[Trace, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return nothing: the records of the parts have it."""
+        return {}
+
+    def describe(self) -> list[str]:
+        """Say how each was found."""
+        return [line for trace in self.traces for line in trace.describe()]
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The answer to a question, with its proof."""
 
@@ -137,11 +152,40 @@ class Answer:
     count: int | None = None  # the answer to "how many?"; `answers` lists what was counted
     not_understood: tuple[str, ...] = ()  # words that the path does not express, such as a *not*
     unsure_below: float = 0.0  # the confidence below which it is only a guess
+    understood: str | None = None  # the whole question, where what was asked leaves something out
+    parts: "tuple[Answer, ...]" = ()  # the answers to each of several questions in one
+
+    @classmethod
+    def of_parts(cls, question: str, parts: "Sequence[Answer]") -> "Answer":
+        """Put together the answers to several questions that were asked in one."""
+        sure = [each.confidence for each in parts if each.confidence is not None]
+        seconds: dict[str, float] = {}
+        for each in parts:
+            for stage, s in each.seconds.items():
+                seconds[stage] = seconds.get(stage, 0.0) + s
+        return cls(
+            question,
+            (),
+            PartsTrace(tuple(each.trace for each in parts)),
+            linked=tuple(dict.fromkeys(entity for each in parts for entity in each.linked)),
+            confidence=min(sure, default=None),
+            problem=next((each.problem for each in parts if not each.is_answered), None),
+            usage=sum((each.usage for each in parts), Usage()),
+            seconds=seconds,
+            unsure_below=max(each.unsure_below for each in parts),
+            parts=tuple(parts),
+        )
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some of its parts have an answer."""
+        return 0 < sum(each.is_answered for each in self.parts) < len(self.parts)
 
     @property
     def is_answered(self) -> bool:
         """Whether the question has an answer of any kind, a guess included."""
-        return bool(self.answers) or self.boolean is not None or self.count is not None
+        of_parts = any(each.is_answered for each in self.parts)
+        return of_parts or bool(self.answers) or self.boolean is not None or self.count is not None
 
     @property
     def status(self) -> Status:
@@ -168,6 +212,9 @@ class Answer:
             "count": self.count,
             "doubt": self.doubt,
             "not_understood": list(self.not_understood) or None,
+            "understood": self.understood,
+            "parts": [each.to_dict() for each in self.parts] or None,
+            "partial": self.is_partial or None,
         }
         return {
             "question": self.question,
@@ -237,8 +284,12 @@ class Line(NamedTuple):
 
 def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
     """Read from the graph how the literals among the answers are written for reading."""
-    literals = [each.term for each in answer.answers if isinstance(each.term, LiteralTerm)]
-    relations = filter(None, map(_relations(answer).get, literals))
+    relations = [
+        relation
+        for each in (answer, *answer.parts)
+        for item in each.answers
+        if isinstance(item.term, LiteralTerm) and (relation := _relations(each).get(item.term))
+    ]
     try:
         return read_literal_forms(graph, relations)
     except GraphError as error:
@@ -248,6 +299,14 @@ def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
 
 def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     """Write an answer: the answers, how they were found, the evidence and the query."""
+    if answer.parts:
+        for number, part in enumerate(answer.parts, 1):
+            yield Line(f"{number}. {part.understood or part.question}", "heading", wraps=False)
+            yield from answer_lines(replace(part, understood=None), forms)
+            yield Line("")
+        return
+    if answer.understood is not None:
+        yield Line(f"Understood as: {answer.understood}", "faint")
     if answer.status == "unsure":
         yield Line(f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess:", "warning")
     yield from _answer_lines(answer, forms)

@@ -138,6 +138,7 @@ class Asked:
         calls_left: Returns how many calls of the general model the run has left for it, and may
             wait for other questions to know it; None if there is no limit to them.
         typed: What the asker typed, where `question` says more: it names the given topics.
+        carried: A path of an earlier question that this one goes on from; mostly none.
     """
 
     question: str
@@ -149,6 +150,7 @@ class Asked:
     budget: Budget = field(default_factory=Budget)
     calls_left: Callable[[], int] | None = None
     typed: str = ""
+    carried: "Candidate | None" = None
 
     def written_by(self, method: "Method") -> "Sequence[Candidate]":
         """Return the paths that were written before, or have a method write them now."""

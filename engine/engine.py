@@ -10,16 +10,18 @@ from kbqa.engine.answer import UNSURE_BELOW, Answer
 from kbqa.engine.asked import Asked, Budget, ChooserName, Clock, Method, Watcher
 from kbqa.engine.chat.cache import CountedChat
 from kbqa.engine.chat.model import ChatModel
+from kbqa.engine.conversation import Completed, Completer, answering_path, left_out, split
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.methods import DEFAULT_METHOD, Resources, make_method
 from kbqa.engine.questions.words import with_topic
 from kbqa.engine.running.run import read_given, run_given
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
-from kbqa.kb.deadline import keep_to
+from kbqa.kb.deadline import Deadline, keep_to
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import InputError
+from kbqa.sparql.forms import render_crp
 
 logger = logging.getLogger(__name__)
 
@@ -90,19 +92,23 @@ class Engine:
         question: str,
         topics: Sequence[Entity] = (),
         *,
+        history: Sequence[str] = (),
         deadline_s: float | None = None,
         watch: Watcher | None = None,
     ) -> Answer:
-        """Answer a question.
+        """Answer a question, or several in one.
 
         Args:
             question: In natural language.
             topics: What it is about, if that is known.
+            history: The questions before it, oldest first, if it goes on from them. They are
+                answered again: a `Conversation` keeps their answers.
             deadline_s: Seconds that it may take in all; None for any time.
             watch: Called with the name of each stage as it begins.
 
         Returns:
-            The answer. If none was found it has no answers, and its `problem` says why.
+            The answer. If none was found it has no answers, and its `problem` says why. If several
+            questions were asked in one, it has the answer to each as `parts`.
 
         Raises:
             InputError: The question is empty.
@@ -110,7 +116,27 @@ class Engine:
             GraphError: The graph does not answer at all.
             DeadlineExceeded: The deadline has passed.
         """
-        return self.answer(self.prepare(question, topics, deadline_s=deadline_s, watch=watch))
+        conversation = Conversation(self)
+        with keep_to(None if deadline_s is None else Deadline.after(deadline_s)):
+            for earlier in history:
+                conversation.ask(earlier, deadline_s=deadline_s, watch=watch)
+            return conversation.ask(question, topics, deadline_s=deadline_s, watch=watch)
+
+    def complete(
+        self, question: str, turns: Sequence[Answer], *, at_once: bool = False
+    ) -> Completed:
+        """Write a question that goes on from others so that it stands for itself.
+
+        Args:
+            question: In natural language; one alone.
+            turns: The answers to the questions before it, oldest first.
+            at_once: Whether it was asked in one with the last of them.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        completer = Completer(self.resources.graph, self.resources.linker)
+        return completer.complete(question, turns, at_once=at_once)
 
     def ask_many(self, questions: Sequence[str], *, batch_size: int = 8) -> list[Answer]:
         """Answer questions, with paths written for several of them at once.
@@ -143,7 +169,7 @@ class Engine:
 
     def prepare(
         self,
-        question: str,
+        question: str | Completed,
         topics: Sequence[Entity] = (),
         *,
         deadline_s: float | None = None,
@@ -151,18 +177,31 @@ class Engine:
     ) -> Asked:
         """Link a question: the first of three steps; `write` and `answer` are the others.
 
+        Args:
+            question: In natural language, or as `complete` returns it.
+            topics: What it is about, if that is known.
+            deadline_s: Seconds that it may take in all; None for any time.
+            watch: Called with the name of each stage as it begins.
+
         Raises:
             InputError: The question is empty.
             GraphError: The graph does not answer.
         """
-        if not isinstance(question, str):
+        completed = question if isinstance(question, Completed) else Completed(question)
+        if not isinstance(completed.question, str):
             raise InputError(f"the question is not text but {type(question).__name__}")
-        if not question.strip():
+        if not completed.question.strip():
             raise InputError("the question is empty; ask something in words")
-        asked, resources = self._asked(question, topics, Clock(deadline_s, watch)), self.resources
-        chat = resources.chat
-        counted = None if chat is None else CountedChat(chat)
-        return replace(asked, chat=counted, budget=Budget(resources.call_budget))
+        clock, resources = Clock(deadline_s, watch), self.resources
+        asked = self._asked(completed.question, topics or completed.topics, clock)
+        path, chat = completed.path, resources.chat
+        return replace(
+            asked,
+            typed=completed.typed or asked.typed,
+            carried=None if path is None else Candidate(render_crp(path), 0.0, 1, rank=0),
+            chat=None if chat is None else CountedChat(chat),
+            budget=Budget(resources.call_budget),
+        )
 
     def write(self, asked: Sequence[Asked]) -> list[Asked]:
         """Have paths written for many questions at once, until the first deadline of one.
@@ -229,7 +268,29 @@ class Engine:
         with keep_to(asked.clock.deadline):
             answer = self.method.answer(asked)
         typed = asked.typed or asked.question
-        return replace(answer, question=typed, unsure_below=self.resources.unsure_below)
+        return replace(
+            answer,
+            question=typed,
+            understood=None if typed == asked.question else asked.question,
+            unsure_below=self.resources.unsure_below,
+        )
+
+    def leave_out(self, answer: Answer, entities: Sequence[Entity]) -> Answer:
+        """Return an answer without some entities, which "other" in its question leaves out."""
+        path, found = answering_path(answer), {each.term for each in answer.answers}
+        named = [each for each in entities if each.mid in found]
+        if path is None or not named:
+            return answer
+        left = self.run_path(left_out(path, named), answer.question)
+        return replace(
+            answer,
+            answers=left.answers,
+            trace=left.trace,
+            sparql=left.sparql,
+            evidence=left.evidence,
+            problem=left.problem,
+            reason=left.reason,
+        )
 
     def run_path(
         self,
@@ -304,6 +365,39 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Conversation:
+    """A dialogue: each question may go on from those before it.
+
+        conversation = Conversation(engine)
+        conversation.ask("what is the capital of Kenya?")
+        conversation.ask("how many people live there?")
+
+    A thread has its own.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.turns: list[Answer] = []
+        """The answers so far, oldest first; each of several questions in one has its own."""
+
+    def ask(
+        self,
+        question: str,
+        topics: Sequence[Entity] = (),
+        *,
+        deadline_s: float | None = None,
+        watch: Watcher | None = None,
+    ) -> Answer:
+        """Answer the next question; see `Engine.ask`."""
+        engine, parts = self._engine, list[Answer]()
+        for text in split(question):
+            completed = engine.complete(text, [*self.turns, *parts], at_once=bool(parts))
+            asked = engine.prepare(completed, topics, deadline_s=deadline_s, watch=watch)
+            parts.append(engine.leave_out(engine.answer(asked), completed.without))
+        self.turns += parts
+        return parts[0] if len(parts) == 1 else Answer.of_parts(question, parts)
 
 
 def _with_topics(question: str, given: Sequence[Entity], linked: Sequence[LinkedEntity]) -> str:

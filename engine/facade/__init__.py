@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kbqa.engine.chat.model import ChatModel as ChatModel
     from kbqa.engine.chat.openai import OpenAIChat as OpenAIChat
     from kbqa.engine.embedding.embedder import Embedder as Embedder
+    from kbqa.engine.engine import Conversation as Conversation
     from kbqa.engine.engine import Engine as Engine
     from kbqa.engine.retrieval.retrieval import PoolingSettings as PoolingSettings
     from kbqa.engine.retrieval.retrieval import pool_triples as pool_triples

@@ -231,6 +231,17 @@ class Linker:
             for probability, c in ranked[:limit]
         ]
 
+    def is_plain(self, text: str) -> bool:
+        """Return whether a text has only lower-case words that are hardly ever part of a name."""
+        words = [token.text for token in tokenise(text)]
+        return all(word.islower() and self._model.is_ordinary(word) for word in words)
+
+    def fits(self, words: str, mids: Sequence[str]) -> dict[str, float]:
+        """Return the chance that words ask for a relation which an entity has, for each entity."""
+        asked = self._model.asked_relations(stems(words))
+        facts = self._facts(mids)
+        return {mid: sum(asked.get(r, 0.0) for r in facts[mid].relations) for mid in mids}
+
     def _facts(self, mids: Sequence[str]) -> dict[str, EntityFacts]:
         """Look entities up together; if that takes too long, one by one."""
         known = {mid: facts for mid in mids if (facts := self._kept.get(mid)) is not None}

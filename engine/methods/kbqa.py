@@ -190,7 +190,8 @@ class Kbqa:
 
         if not isinstance(self._generator, NoPaths):
             asked.budget.take_last()  # Writing is a decision, too, even under a budget of one.
-        tried = run(asked.written_by(self))  # 1 and 2
+        carried = () if asked.carried is None else (asked.carried,)
+        tried = run([*carried, *asked.written_by(self)])  # 1 and 2
         if self._pool is not None:
             tried += runner.check(run_searched(asked, tried, self._pool, runner))  # 3
         execution = runner.explain(self._judged(asked, tried))  # 4

@@ -28,6 +28,10 @@ Mid = Annotated[str, Field(max_length=100, examples=["m.06w2sn5"])]
 Topics = Annotated[
     list[Mid], Field(max_length=20, description="Mids of what it is about, if that is known.")
 ]
+History = Annotated[
+    list[Question],
+    Field(max_length=20, description="The questions before it, oldest first, if it goes on."),
+]
 TimeoutS = Annotated[
     float | None,
     Field(gt=0, le=3600, description="Seconds that it may take; at most the server's own limit."),
@@ -44,6 +48,7 @@ class AskBody(_Body):
 
     question: Question
     topics: Topics = []
+    history: History = []
     timeout_s: TimeoutS = None
     max_answers: MaxAnswers = DEFAULT_MAX_ANSWERS
     lines: Annotated[

@@ -213,7 +213,13 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 @ask_routes.post("/ask", tags=["questions"], responses=_ANSWER)
 async def ask(body: records.AskBody, caller: TheCaller) -> Response:
     """Answer a question. That there is no answer is a result, not an error."""
-    ask = partial(caller.service.ask, body.question, body.topics, deadline_s=body.timeout_s)
+    ask = partial(
+        caller.service.ask,
+        body.question,
+        body.topics,
+        history=body.history,
+        deadline_s=body.timeout_s,
+    )
     return await caller.answer(ask, body.max_answers, with_lines=body.lines)
 
 

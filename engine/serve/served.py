@@ -78,6 +78,9 @@ class Served:
         """
         record = self.answer.to_dict()
         answers = record["answers"]
+        for part in record.get("parts") or ():
+            part["truncated"] = part["truncated"] or len(part["answers"]) > max_answers
+            part["answers"] = part["answers"][:max_answers]
         served = {
             "id": self.id,
             **record,

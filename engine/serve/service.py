@@ -25,6 +25,7 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Protocol, T
 
 from kbqa.engine.answer import Answer, answer_lines, literal_forms
 from kbqa.engine.asked import Asked
+from kbqa.engine.conversation import Completed, split
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.serve.browsing import read_path
@@ -335,7 +336,7 @@ class Service:
         self._looking = Lane("look-up", _LOOK_UP_THREADS, _LOOK_UPS_WAITING)
         self._querying = Lane("query", settings.query_workers, _QUERIES_WAITING)
         self._querying_clients: set[str] = set()
-        # By question and topics: all else that decides an answer stays the same.
+        # By question, topics and history: all else that decides an answer stays the same.
         self._cache: OrderedDict[Hashable, Served] = OrderedDict()
         self._flights = Flights()
         self._loading: asyncio.Task[None] | None = None
@@ -433,24 +434,32 @@ class Service:
         question: str,
         topics: Sequence[str] = (),
         *,
+        history: Sequence[str] = (),
         deadline_s: float | None = None,
         watch: Watch | None = None,
     ) -> Served:
         """Answer a question; cancel this if the client leaves.
 
         Equal questions that are under way share one run, and later ones get its answer. `topics`
-        are mids. The deadline includes waiting; it is at most the server's own.
+        are mids, `history` the questions before it, oldest first: their answers are in the cache,
+        or each is answered again. The deadline of each includes waiting; it is at most the
+        server's own.
         """
-        text, entities = _checked(question), _topics(topics)
-        key = (text, tuple(topics))
-        engine = self.engine
+        text, entities, engine = _checked(question), _topics(topics), self.engine
+        before, limit_s = tuple(map(_checked, history)), self._limit(deadline_s)
+        turns = list[Answer]()
+        for at, earlier in enumerate(before):
+            served = await self.ask(
+                earlier, history=before[:at], deadline_s=deadline_s, watch=watch
+            )
+            turns += served.answer.parts or (served.answer,)
+        key = (text, tuple(topics), before)
         cached = self._cache.get(key)
         if cached is not None:
             self._cache.move_to_end(key)
             self._observer.looked_in_cache("hit")
             return cached
-        limit_s = self._limit(deadline_s)
-        run = partial(self._answer, engine, text, entities, limit_s)
+        run = partial(self._answer, engine, text, turns, entities, limit_s)
         served = await self._share((key, limit_s), run, limit_s, watch)
         if served.answer.reason != "graph":  # it may answer next time
             self._cache[key] = replace(served, is_cached=True)
@@ -534,22 +543,38 @@ class Service:
         self,
         engine: Engine,
         question: str,
+        turns: Sequence[Answer],
         topics: Sequence[Entity],
         limit_s: float,
         flight: Flight,
     ) -> Served:
+        """Answer a question, or each of several in one, in the way of `Conversation.ask`."""
         began = time.monotonic()
         flight.tell(self._queued())
-        link = partial(engine.prepare, question, topics, deadline_s=limit_s, watch=flight.hear)
-        asked = await self._linking.run(link)
-        flight.tell(Event("linked", {"linked": [each.to_dict() for each in asked.linked]}))
-        written = await self._batcher.write(
-            asked, partial(flight.tell, Event("stage", {"stage": "write"}))
-        )
-        beams = [{"text": each.text} for each in written.asked.candidates or ()]
-        flight.tell(Event("written", {"beams": beams}))
-        answer = await self._answering.run(lambda: self._told(engine.answer(written.asked)))
-        return self._served(answer, began, written.batch_size if beams else 0)
+        parts, batch_size = list[Answer](), 0
+        for text in split(question):
+
+            def link(text: str = text, at_once: bool = bool(parts)) -> tuple[Completed, Asked]:
+                completed = engine.complete(text, [*turns, *parts], at_once=at_once)
+                deadline_s = limit_s - (time.monotonic() - began)
+                asked = engine.prepare(completed, topics, deadline_s=deadline_s, watch=flight.hear)
+                return completed, asked
+
+            completed, asked = await self._linking.run(link)
+            flight.tell(Event("linked", {"linked": [each.to_dict() for each in asked.linked]}))
+            written = await self._batcher.write(
+                asked, partial(flight.tell, Event("stage", {"stage": "write"}))
+            )
+            beams = [{"text": each.text} for each in written.asked.candidates or ()]
+            flight.tell(Event("written", {"beams": beams}))
+            batch_size = written.batch_size if beams else 0
+
+            def answer(asked: Asked = written.asked, completed: Completed = completed) -> Answer:
+                return self._told(engine.leave_out(engine.answer(asked), completed.without))
+
+            parts.append(await self._answering.run(answer))
+        whole = parts[0] if len(parts) == 1 else Answer.of_parts(question, parts)
+        return self._served(whole, began, batch_size)
 
     def _told(self, answer: Answer) -> Answer:
         """Return an answer for clients, without the place of the graph, which is logged instead."""
