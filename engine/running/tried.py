@@ -178,12 +178,6 @@ class Execution:
             return "no path that was written could be followed"
         return "no path that was written exists"
 
-    def beside(self, looked_at: Sequence[Tried]) -> "Execution":
-        """Add candidates that were looked at before; those that are there stay as they are."""
-        here = {each.candidate for each in self.tried}
-        others = (each for each in looked_at if each.candidate not in here)
-        return Execution((*self.tried, *others), self.best)
-
 
 def with_names(graph: Graph, execution: Execution) -> Execution:
     """Look up the names that are shown of candidates: of their first answers and their topics."""
