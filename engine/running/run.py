@@ -622,7 +622,7 @@ class GivenTrace:
         return {
             **path_record(self._found),
             "beam": None if self._found is None else 0,
-            "beams": [self.tried.to_dict("given")],
+            "beams": [self.tried.to_dict()],
         }
 
     def describe(self) -> list[str]:
@@ -663,7 +663,8 @@ def run_given(
     linked = [e for e in asked.linked if written & {normalise(e.name), normalise(e.mention)}]
     runner = Runner(replace(asked, given=(), linked=tuple(linked)), graph, names, timeout_s)
     # What a person writes has no probability.
-    execution = runner.run_first([Candidate(render_crp(crp), logprob=0.0, tokens=0)], relax=relax)
+    candidate = Candidate(render_crp(crp), logprob=0.0, tokens=0, source="given")
+    execution = runner.run_first([candidate], relax=relax)
     execution = with_names(graph, replace(execution, tried=tuple(runner.check(execution.tried))))
     [tried] = execution.tried
     tried = replace(tried, problem=_joined(*reading.problems, tried.problem))
