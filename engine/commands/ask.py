@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import platformdirs
-from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from kbqa.engine.answer import Answer, Line, answer_lines, last_lines, literal_forms
@@ -22,6 +21,7 @@ from kbqa.engine.commands.options import (
     method_options,
     model_options,
     open_engine,
+    typed_options,
 )
 from kbqa.engine.commands.screen import print_lines, waiting
 from kbqa.engine.writing.generate import ModelChoice
@@ -132,12 +132,10 @@ def ask(
 
 def _refuse_options_of_a_model() -> None:
     """Refuse what was typed and a server decides; other defaults than typed ones do not apply."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if parameter.name not in _WITH_VIA and source is ParameterSource.COMMANDLINE:
+    for name, option in typed_options().items():
+        if name not in _WITH_VIA:
             raise click.UsageError(
-                f"{max(parameter.opts, key=len)} does not go with --via or KBQA_VIA: the server "
+                f"{option} does not go with --via or KBQA_VIA: the server "
                 "chose its graph, model and method when it was started"
             )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from kbqa.engine.answer import UNSURE_BELOW
@@ -30,6 +31,7 @@ from kbqa.engine.writing.generate import ModelChoice, WeightsChoice
 from kbqa.kb.commands.options import (
     SECONDS,
     json_option,
+    option_names,
     options_of,
     print_json,
     print_note,
@@ -71,6 +73,16 @@ model_options = options_of(ModelChoice, "model", _checked_model)
 def _is_asked_via() -> bool:
     """Return whether a server is asked, which has models of its own."""
     return click.get_current_context().params.get("via") is not None
+
+
+def typed_options() -> dict[str, str]:
+    """Return the options that were typed for the command that runs, by click's names."""
+    context = click.get_current_context()
+    return {
+        str(each.name): max(each.opts, key=len)
+        for each in context.command.params
+        if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+    }
 
 
 def deadline_option(default_s: float | None = None) -> Callable[[Command], Command]:
@@ -281,11 +293,19 @@ class ChatChoice:
 
 
 def _checked_chat(chat: ChatChoice) -> ChatChoice:
-    if not _is_asked_via():
-        if chat.url is not None:
-            check_key("llm", chat.url, "KBQA_LLM_KEY")
-        elif chat.model is not None:
-            check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    if _is_asked_via():
+        return chat
+    if chat.url is not None:
+        check_key("llm", chat.url, "KBQA_LLM_KEY")
+    elif chat.model is not None:
+        check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    else:
+        about_it = {*option_names(ChatChoice).values(), *option_names(ChatLimits).values()}
+        for name, option in typed_options().items():
+            if name in about_it:
+                raise click.UsageError(
+                    f"{option} is about a general model: add --llm URL or --llm-model NAME"
+                )
     return chat
 
 
