@@ -21,7 +21,7 @@ from kbqa.engine.commands.options import (
     method_options,
     model_options,
     open_engine,
-    typed_options,
+    refuse_typed,
 )
 from kbqa.engine.commands.screen import print_lines, waiting
 from kbqa.engine.writing.generate import ModelChoice
@@ -103,7 +103,10 @@ def ask(
             )
     entities = [Entity(mid=mid) for mid in topics]
     if via is not None:
-        _refuse_options_of_a_model()
+        why = "the server chose its graph, model and method when it was started"
+        refuse_typed(
+            lambda name: name not in _WITH_VIA, f"does not go with --via or KBQA_VIA: {why}"
+        )
         if question is None:
             raise click.UsageError("the prompt cannot ask --via a server; give a QUESTION, or -")
         from kbqa.engine.commands.serve import KEY_VARIABLE, ServedEngine
@@ -128,16 +131,6 @@ def ask(
             is_done = _answer_all(question, ask_engine, as_json)
     if not is_done:
         raise SystemExit(1)
-
-
-def _refuse_options_of_a_model() -> None:
-    """Refuse what was typed and a server decides; other defaults than typed ones do not apply."""
-    for name, option in typed_options().items():
-        if name not in _WITH_VIA:
-            raise click.UsageError(
-                f"{option} does not go with --via or KBQA_VIA: the server "
-                "chose its graph, model and method when it was started"
-            )
 
 
 def _lines(answer: Answer, engine: "Engine") -> list[Line]:

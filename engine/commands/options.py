@@ -75,14 +75,13 @@ def _is_asked_via() -> bool:
     return click.get_current_context().params.get("via") is not None
 
 
-def typed_options() -> dict[str, str]:
-    """Return the options that were typed for the command that runs, by click's names."""
+def refuse_typed(is_refused: Callable[[str], bool], why: str) -> None:
+    """Refuse options, by click's names, if they were typed; other defaults just do not apply."""
     context = click.get_current_context()
-    return {
-        str(each.name): max(each.opts, key=len)
-        for each in context.command.params
-        if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
-    }
+    for each in context.command.params:
+        name = str(each.name)
+        if is_refused(name) and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{max(each.opts, key=len)} {why}")
 
 
 def deadline_option(default_s: float | None = None) -> Callable[[Command], Command]:
@@ -301,11 +300,8 @@ def _checked_chat(chat: ChatChoice) -> ChatChoice:
         check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
     else:
         about_it = {*option_names(ChatChoice).values(), *option_names(ChatLimits).values()}
-        for name, option in typed_options().items():
-            if name in about_it:
-                raise click.UsageError(
-                    f"{option} is about a general model: add --llm URL or --llm-model NAME"
-                )
+        why = "is about a general model: add --llm URL or --llm-model NAME"
+        refuse_typed(about_it.__contains__, why)
     return chat
 
 

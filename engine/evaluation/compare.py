@@ -327,8 +327,7 @@ def _difference(
 
 def _compare_costs(pairs: Sequence[Pair], resamples: int) -> dict[str, CostChange]:
     costs = [(_known_costs(pair.a), _known_costs(pair.b)) for pair in pairs]
-    parts: dict[str, tuple[str, str | None]]
-    parts = {name: (name, None) for pair in pairs for name in row_costs(pair.a)}
+    parts = {name: (name, "") for pair in pairs for name in row_costs(pair.a)}
     parts["input_tokens_per_call"] = "general_input_tokens", "general_calls"
     compared = {}
     for name, (cost, unit) in parts.items():
