@@ -22,6 +22,7 @@ from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.linking.mentions import FUNCTION_WORDS
 from kbqa.engine.questions.words import with_topic
 from kbqa.engine.running.evidence import PathTrace
+from kbqa.engine.running.run import GivenTrace
 from kbqa.kb.graph import Graph, name_terms
 from kbqa.sparql.crp import Constraint, Crp, Entity, compare_with
 from kbqa.sparql.terms import is_mid
@@ -67,7 +68,7 @@ _OF_THOSE = re.compile(
     r"(?:(?P<two>the two|both)|those|these|them)\b(?: \w+(?= (?:is|are|has|have)\b))?(?P<rest>.*)",
     re.IGNORECASE,
 )
-_WHICH_ONE = re.compile(r"which ones?\b", re.IGNORECASE)
+_WHICH_ONE = re.compile(r"which one(?P<many>s?)\b", re.IGNORECASE)
 _WHICH = re.compile(r"(?:which|what) (?!one)\w+", re.IGNORECASE)
 _WHO_ELSE = re.compile(r"\b(?:other|others|else|another)\b", re.IGNORECASE)
 _ASKS_WORD_ALONE = re.compile(r"(where|when|who|how|why)", re.IGNORECASE)
@@ -215,7 +216,8 @@ class _Turn:
         match = _WHICH_ONE.match(self.rest)
         if noun is None or match is None:
             return None
-        return Completed(f"{noun[0]}{self.rest[match.end() :]}?")
+        words = noun[0] if match["many"] else _singular(noun[0])
+        return Completed(f"{words}{self.rest[match.end() :]}?")
 
     def another_entity(self) -> Completed | None:
         """*What about Peru?* is the last question about Peru."""
@@ -381,7 +383,7 @@ class _Turn:
 def answering_path(answer: Answer) -> Crp | None:
     """Return the path that answered, if one did."""
     trace = answer.trace
-    tried = trace.answering if isinstance(trace, PathTrace) else None
+    tried = trace.answering if isinstance(trace, PathTrace | GivenTrace) else None
     return None if tried is None or tried.relaxation is None else tried.relaxation.crp
 
 
@@ -413,6 +415,10 @@ def _plain(text: str) -> str:
 def _put(text: str, mention: str, name: str) -> str:
     """Put a name in place of a mention."""
     return re.sub(rf"(?<!\w){re.escape(mention)}(?!\w)", lambda _: name, text, count=1, flags=re.I)
+
+
+def _singular(noun: str) -> str:
+    return re.sub(r"ies$", "y", noun) if noun.endswith("ies") else noun.removesuffix("s")
 
 
 def _content(text: str) -> set[str]:

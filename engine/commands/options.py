@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from kbqa.engine.answer import UNSURE_BELOW
@@ -30,6 +31,7 @@ from kbqa.engine.writing.generate import ModelChoice, WeightsChoice
 from kbqa.kb.commands.options import (
     SECONDS,
     json_option,
+    option_names,
     options_of,
     print_json,
     print_note,
@@ -71,6 +73,15 @@ model_options = options_of(ModelChoice, "model", _checked_model)
 def _is_asked_via() -> bool:
     """Return whether a server is asked, which has models of its own."""
     return click.get_current_context().params.get("via") is not None
+
+
+def refuse_typed(is_refused: Callable[[str], bool], why: str) -> None:
+    """Refuse options, by click's names, if they were typed; other defaults just do not apply."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        name = str(each.name)
+        if is_refused(name) and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{max(each.opts, key=len)} {why}")
 
 
 def deadline_option(default_s: float | None = None) -> Callable[[Command], Command]:
@@ -281,11 +292,16 @@ class ChatChoice:
 
 
 def _checked_chat(chat: ChatChoice) -> ChatChoice:
-    if not _is_asked_via():
-        if chat.url is not None:
-            check_key("llm", chat.url, "KBQA_LLM_KEY")
-        elif chat.model is not None:
-            check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    if _is_asked_via():
+        return chat
+    if chat.url is not None:
+        check_key("llm", chat.url, "KBQA_LLM_KEY")
+    elif chat.model is not None:
+        check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    else:
+        about_it = {*option_names(ChatChoice).values(), *option_names(ChatLimits).values()}
+        why = "is about a general model: add --llm URL or --llm-model NAME"
+        refuse_typed(about_it.__contains__, why)
     return chat
 
 

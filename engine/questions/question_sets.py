@@ -334,9 +334,9 @@ def _row_by_name(record: Row, number: int) -> Row:
     }
 
 
-def _answers_by_name(answers: object) -> list[Row]:
+def _answers_by_name(answers: Any) -> list[Row]:
     """Read a name, or a list of names; they are ids only if all of them are."""
-    names = [answers] if isinstance(answers, str) else list(answers or ())  # type: ignore[call-overload]
+    names = [answers] if isinstance(answers, str) else list(answers or ())
     if not all(isinstance(each, str) for each in names):
         raise TypeError("an answer is not a text")
     is_ids = all(map(is_mid, names))

@@ -301,6 +301,8 @@ def test_costs_of_questions_are_summarised() -> None:
         "input_tokens": (50.0, 3),
         "output_tokens": (pytest.approx(50 / 3), 3),
         "tokens": (pytest.approx(200 / 3), 3),
+        "general_input_tokens": (30.0, 3),
+        "general_output_tokens": (pytest.approx(10 / 3), 3),
         "queries of a repair": (20.0, 3),
         "seconds": (3.0, 2),
         "seconds of link": (2.0, 2),
