@@ -172,6 +172,12 @@ class Completer:
         types = self.graph.types(mid)
         return {each for each in types if not each.startswith(_OF_ANYTHING)} or set(types)
 
+    def is_person(self, mid: str) -> bool:
+        """Return whether an entity is a person by its type or by what is known of it."""
+        leaving = self.graph.relations_of_each([mid], "out")[mid]
+        is_known = any(each.startswith("people.person.") for each in leaving)
+        return is_known or "people.person" in self.types(mid)
+
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
@@ -361,8 +367,7 @@ class _Turn:
 
     def _may_be(self, pronoun: str, entity: Entity) -> bool:
         """Return whether a pronoun may stand for an entity."""
-        types = self.completer.types(entity.mid or "")
-        is_person = "people.person" in types
+        is_person = self.completer.is_person(entity.mid or "")
         if pronoun not in ("he", "she"):
             return pronoun == "they" or not is_person
         if not is_person:
