@@ -157,6 +157,9 @@ class Generator(Protocol):
             DeadlineExceeded: The deadline passed.
         """
 
+    def over(self, graph: "Graph") -> "Generator":
+        """Return it for another graph, which constrains the writing; the model is shared."""
+
 
 def write_apart(
     generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
@@ -197,6 +200,10 @@ class NoPaths:
         """Write nothing."""
         return [[] for _ in requests]
 
+    def over(self, graph: "Graph") -> "NoPaths":
+        """Return itself."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class SavedBeams:
@@ -216,6 +223,10 @@ class SavedBeams:
         if requests:
             raise ModelError(f"{self.name} holds no paths for {requests[0].question!r}")
         return []
+
+    def over(self, graph: "Graph") -> "SavedBeams":
+        """Return itself."""
+        return self
 
 
 Backend = Literal["transformers", "openvino", "vllm", "server"]
