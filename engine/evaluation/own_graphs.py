@@ -7,8 +7,8 @@ opened over it. Models are loaded once.
 
 - The mid of an entity is made of its name. So entities of one name are one, as in the row.
 - A number or a date is a literal, unless a triple begins with it.
-- The rows have no schema. Of what has no name, a type is a mediator if all entities with one of its
-  relations are so.
+- The rows have no schema. A type is a mediator if nothing that its relations leave has a name, and
+  a relation leads to mediators if nothing that it leads to has one.
 
 Topics and gold answers, which the rows name, become ids in the same way.
 

@@ -133,7 +133,7 @@ class Resources:
         self.chosen_chooser, self.call_budget = chooser, call_budget
         self.unsure_below, self.threads = unsure_below, threads
         self._load_generator, self._open_chat = load_generator, open_chat
-        self.judge: Judge | None = None  # that a method has loaded
+        self.judges: dict[object, Judge] = {}  # that are loaded, by the method's settings
         self.names = graph.names(timeout_s)
         self.linker = Linker(graph, self.names)
 

@@ -285,22 +285,22 @@ def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
 def load_judge(settings: KbqaSettings, resources: Resources) -> tuple[Judge, ModelError | None]:
     """Load the judge; where kbqa's own cannot be loaded, the confidence model, and say why."""
     schema, folder = GraphSchema(resources.graph), settings.judge_folder
-    if resources.judge is not None:  # of an earlier graph
-        return resources.judge.over(schema), None
+    if settings in resources.judges:  # for an earlier graph
+        return resources.judges[settings].over(schema), None
     is_own, missing = settings.judge is None, None
     try:
         if folder is not None:
             asks, threads = settings.asker, resources.threads
             loaded = Judge.load(folder, schema, asks=asks, may_lack_asker=is_own, threads=threads)
-            resources.judge = loaded
+            resources.judges[settings] = loaded
             return loaded, None
     except ModelError as error:
         if not is_own:
             raise
         missing = error
     model = ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)
-    resources.judge = Judge(schema, model)
-    return resources.judge, missing
+    resources.judges[settings] = Judge(schema, model)
+    return resources.judges[settings], missing
 
 
 def make_pool(settings: KbqaSettings, resources: Resources) -> PathPool | None:
