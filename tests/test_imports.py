@@ -73,7 +73,7 @@ TWICE = {
 
 LIMITS = {
     "product files": 168,
-    "product lines": 55_519,
+    "product lines": 55_514,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,
