@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
     from kbqa.engine.evaluation.evaluate import RunProgress
     from kbqa.engine.evaluation.rows import WrittenRow
+    from kbqa.engine.methods import Resources
     from kbqa.engine.questions.question_sets import Question
     from kbqa.engine.writing.generate import Generator
     from kbqa.kb.commands.options import GraphChoice
@@ -96,6 +97,33 @@ def deadline_option(default_s: float | None = None) -> Callable[[Command], Comma
     )
 
 
+def resources_over(
+    graph: "GraphChoice",
+    model: ModelChoice,
+    chat: "ChatChoice",
+    method: "MethodChoice",
+    saved: "Generator | None" = None,
+) -> "Callable[[Graph], Resources]":
+    """Return what makes all that a question needs, as the user chose it, over an open graph.
+
+    The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
+    have been written before.
+    """
+    from kbqa.engine.methods import Resources
+
+    return lambda opened: Resources(
+        opened,
+        partial(model.load, opened) if saved is None else lambda: saved,
+        chat.open,
+        n=model.n,
+        timeout_s=graph.timeout_s,
+        chooser=method.chooser,
+        call_budget=method.call_budget,
+        unsure_below=method.unsure_below,
+        threads=model.threads,
+    )
+
+
 @contextmanager
 def open_engine(
     graph: "GraphChoice",
@@ -105,31 +133,17 @@ def open_engine(
     saved: "Generator | None" = None,
     workers: int = 1,
 ) -> "Iterator[Engine]":
-    """Open what a question needs, as the user chose it.
-
-    The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
-    have been written before. `workers` is how many queries run at once.
-    """
+    """Open what a question needs; see `resources_over`. `workers` queries run at once."""
     with waiting("Opening the graph"):
         from kbqa.engine.engine import Engine
-        from kbqa.engine.methods import Resources, make_method
+        from kbqa.engine.methods import make_method
 
         chat.check()
         opened = graph.open(workers)
     with closing(opened):
         check_answers(opened, graph.timeout_s)
 
-        resources = Resources(
-            opened,
-            partial(model.load, opened) if saved is None else lambda: saved,
-            chat.open,
-            n=model.n,
-            timeout_s=graph.timeout_s,
-            chooser=method.chooser,
-            call_budget=method.call_budget,
-            unsure_below=method.unsure_below,
-            threads=model.threads,
-        )
+        resources = resources_over(graph, model, chat, method, saved)(opened)
         with closing(resources):
             with waiting("Loading the model"):
                 made = make_method(resources, method.name, method.settings)

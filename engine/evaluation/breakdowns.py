@@ -270,7 +270,7 @@ class WalkEnd:
 
     stop: str  # the reason, or ``all``
     n: int
-    depth: float  # mean of the deepest hop that was looked at, 0 if none was
+    depth: float  # mean of the deepest hop for which something was chosen, 0 without any
     unanswered: int
 
 
@@ -291,7 +291,7 @@ def measure_stops(rows: Sequence[Row]) -> list[WalkEnd]:
         WalkEnd(
             stop,
             len(of),
-            fmean(max((_hop(step) for step in _steps(row)), default=0) for row in of),
+            fmean(max(map(_hop_taken, _steps(row)), default=0) for row in of),
             sum(not row.is_answered for row in of),
         )
         for stop, of in [*ranked, ("all", walked)]
@@ -304,8 +304,8 @@ def _steps(row: Row) -> list[Mapping[str, Any]]:
     return [step for step in known if isinstance(step, Mapping) and "kind" in step]
 
 
-def _hop(step: Mapping[str, Any]) -> int:
-    return hop if isinstance(hop := step.get("hop"), int) else 0
+def _hop_taken(step: Mapping[str, Any]) -> int:
+    return hop if step.get("chosen") and isinstance(hop := step.get("hop"), int) else 0
 
 
 def _add_up(kind: str, steps: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> StepCosts:

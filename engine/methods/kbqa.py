@@ -286,17 +286,22 @@ def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
 def load_judge(settings: KbqaSettings, resources: Resources) -> tuple[Judge, ModelError | None]:
     """Load the judge; where kbqa's own cannot be loaded, the confidence model, and say why."""
     schema, folder = GraphSchema(resources.graph), settings.judge_folder
+    if settings in resources.judges:  # for an earlier graph
+        return resources.judges[settings].over(schema), None
     is_own, missing = settings.judge is None, None
     try:
         if folder is not None:
             asks, threads = settings.asker, resources.threads
             loaded = Judge.load(folder, schema, asks=asks, may_lack_asker=is_own, threads=threads)
+            resources.judges[settings] = loaded
             return loaded, None
     except ModelError as error:
         if not is_own:
             raise
         missing = error
-    return Judge(schema, ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)), missing
+    model = ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)
+    resources.judges[settings] = Judge(schema, model)
+    return resources.judges[settings], missing
 
 
 def make_pool(settings: KbqaSettings, resources: Resources) -> PathPool | None:

@@ -152,6 +152,9 @@ class Generator(Protocol):
             DeadlineExceeded: The deadline passed.
         """
 
+    def over(self, graph: "Graph") -> "Generator":
+        """Return it for another graph, which constrains the writing; the model is shared."""
+
 
 def write_apart(
     generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
@@ -192,6 +195,10 @@ class NoPaths:
         """Write nothing."""
         return [[] for _ in requests]
 
+    def over(self, graph: "Graph") -> "NoPaths":
+        """Return itself."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class SavedBeams:
@@ -211,6 +218,10 @@ class SavedBeams:
         if requests:
             raise ModelError(f"{self.name} holds no paths for {requests[0].question!r}")
         return []
+
+    def over(self, graph: "Graph") -> "SavedBeams":
+        """Return itself."""
+        return self
 
 
 Backend = Literal["transformers", "openvino", "vllm", "server"]
