@@ -109,9 +109,9 @@ def test_a_condition_that_is_left_out_of_a_path_leaves_its_words_over(
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
-        yield from map(json.loads, lines)
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    yield from map(json.loads, text.splitlines())
 
 
 def _read(row: dict[str, Any], graph: Graph, linker: Linker) -> tuple[Crp, dict[str, str]] | None:
