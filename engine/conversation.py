@@ -22,6 +22,7 @@ from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.linking.mentions import FUNCTION_WORDS
 from kbqa.engine.questions.words import with_topic
 from kbqa.engine.running.evidence import PathTrace
+from kbqa.engine.running.run import GivenTrace
 from kbqa.kb.graph import Graph, name_terms
 from kbqa.sparql.crp import Constraint, Crp, Entity, compare_with
 from kbqa.sparql.terms import is_mid
@@ -380,8 +381,11 @@ class _Turn:
 
 def answering_path(answer: Answer) -> Crp | None:
     """Return the path that answered, if one did."""
-    trace = answer.trace
-    tried = trace.answering if isinstance(trace, PathTrace) else None
+    match answer.trace:
+        case PathTrace(answering=tried) | GivenTrace(tried=tried):
+            pass
+        case _:
+            tried = None
     return None if tried is None or tried.relaxation is None else tried.relaxation.crp
 
 
