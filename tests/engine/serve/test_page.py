@@ -128,7 +128,7 @@ def test_a_follow_up_is_asked_without_a_script(server: "Running") -> None:
     assert not page.all("span", **{"class": "after"})
     page = fetch(server, "/?q=how+large+is+it%3F&after=capital+of+jamaica%3F")
     assert "480" in page.words
-    assert "how large is it? is understood as:" in page.words
+    assert "“how large is it?” is understood as:" in page.words
     assert page.all("span", **{"class": "after"})
     assert page.all("a", href="/?q=how+large+is+it%3F"), "what is before can be left out"
     afters = [each["value"] for each in page.all("input", name="after")]
