@@ -460,9 +460,11 @@ def _recent(history: Sequence[str]) -> Sequence[str]:
 def content_of(answer: Answer) -> str:
     """Write an answer as text: the names, how sure they are, and the path in words."""
     if answer.parts:
-        asked = [part.understood or part.question for part in answer.parts]
-        said = [content_of(replace(part, understood=None)) for part in answer.parts]
-        return "\n\n".join(f"{n}. {q}\n\n{a}" for n, (q, a) in enumerate(zip(asked, said), 1))
+        return "\n\n".join(
+            f"{number}. {part.understood or part.question}\n\n"
+            f"{content_of(replace(part, understood=None))}"
+            for number, part in enumerate(answer.parts, 1)
+        )
     if answer.understood is not None:
         said = content_of(replace(answer, understood=None))
         return f"{said}\n\nUnderstood as: {answer.understood}"

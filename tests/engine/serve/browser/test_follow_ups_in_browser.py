@@ -33,7 +33,7 @@ def test_a_follow_up_knows_the_question_before_and_back_returns(server, visit, s
     article = page.locator("article.result")
     expect(article).to_have_attribute("data-question", "Nairobi's population?")
     expect(article.locator(".asked")).to_have_text("“and its population?” is understood as:")
-    expect(page.locator(".topics .after")).to_have_text(re.compile(rf"^After: {re.escape(CAPITAL)}"))
+    expect(page.locator(".topics .after")).to_contain_text(f"After: {CAPITAL}")
     expect(page.locator("#question")).to_have_value("and its population?")
     assert page.url.endswith("/?q=and+its+population%3F&after=what+is+the+capital+of+Kenya%3F")
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
