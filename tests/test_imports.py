@@ -37,6 +37,7 @@ ENGINE_ROOMS = [
     "retrieval",
     "deciding",
     "running",
+    "conversation",
     "methods",
     "engine",
     "methods.*",
@@ -72,8 +73,8 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 167,
-    "product lines": 55_167,
+    "product files": 168,
+    "product lines": 55_972,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,
