@@ -214,7 +214,8 @@ def test_bytes_that_are_no_text_do_no_harm(question: str, small_store: Path, mod
 def test_a_given_topic_is_used(small_store: Path, model) -> None:
     model([(MONEY[0][0].replace("Jamaica", "Atlantis"), 0.0)])
     result = _run("ask", "what money?", "--store", small_store, "--topic", "m.03_r3")
-    assert result.stdout.startswith("Jamaican dollar")
+    understood = "Understood as: what money of Jamaica\n"
+    assert result.stdout.startswith(f"{understood}Jamaican dollar")
     assert "From Jamaica, follow" in result.stdout
 
 
