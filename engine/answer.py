@@ -151,6 +151,7 @@ class Answer:
     boolean: bool | None = None  # the answer to a yes/no question
     count: int | None = None  # the answer to "how many?"; `answers` lists what was counted
     not_understood: tuple[str, ...] = ()  # words that the path does not express, such as a *not*
+    not_used: tuple[str, ...] = ()  # words of the question that the path says nothing about
     unsure_below: float = 0.0  # the confidence below which it is only a guess
     understood: str | None = None  # the whole question, where what was asked leaves something out
     parts: "tuple[Answer, ...]" = ()  # the answers to each of several questions in one
@@ -212,6 +213,7 @@ class Answer:
             "count": self.count,
             "doubt": self.doubt,
             "not_understood": list(self.not_understood) or None,
+            "not_used": list(self.not_used) or None,
             "understood": self.understood,
             "parts": [each.to_dict() for each in self.parts] or None,
             "partial": self.is_partial or None,
@@ -318,6 +320,9 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     if answer.not_understood:
         words = ", ".join(f"“{word}”" for word in answer.not_understood)
         yield Line(f"Not understood: {words}. The path below does not say it.", "warning")
+    if answer.not_used:
+        words = ", ".join(f"“{word}”" for word in answer.not_used)
+        yield Line(f"Not used: {words}.", "faint")
     if answer.confidence is not None and answer.status != "unsure":
         yield Line(f"Confidence: {answer.confidence:.2f}")
     yield Line("")

@@ -68,7 +68,7 @@ _OF_THOSE = re.compile(
     r"(?:(?P<two>the two|both)|those|these|them)\b(?: \w+(?= (?:is|are|has|have)\b))?(?P<rest>.*)",
     re.IGNORECASE,
 )
-_WHICH_ONE = re.compile(r"which ones?\b", re.IGNORECASE)
+_WHICH_ONE = re.compile(r"which one(?P<many>s?)\b", re.IGNORECASE)
 _WHICH = re.compile(r"(?:which|what) (?!one)\w+", re.IGNORECASE)
 _WHO_ELSE = re.compile(r"\b(?:other|others|else|another)\b", re.IGNORECASE)
 _ASKS_WORD_ALONE = re.compile(r"(where|when|who|how|why)", re.IGNORECASE)
@@ -172,6 +172,12 @@ class Completer:
         types = self.graph.types(mid)
         return {each for each in types if not each.startswith(_OF_ANYTHING)} or set(types)
 
+    def is_person(self, mid: str) -> bool:
+        """Return whether an entity is a person by its type or by what is known of it."""
+        leaving = self.graph.relations_of_each([mid], "out")[mid]
+        is_known = any(each.startswith("people.person.") for each in leaving)
+        return is_known or "people.person" in self.types(mid)
+
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
@@ -216,7 +222,8 @@ class _Turn:
         match = _WHICH_ONE.match(self.rest)
         if noun is None or match is None:
             return None
-        return Completed(f"{noun[0]}{self.rest[match.end() :]}?")
+        words = noun[0] if match["many"] else _singular(noun[0])
+        return Completed(f"{words}{self.rest[match.end() :]}?")
 
     def another_entity(self) -> Completed | None:
         """*What about Peru?* is the last question about Peru."""
@@ -360,8 +367,7 @@ class _Turn:
 
     def _may_be(self, pronoun: str, entity: Entity) -> bool:
         """Return whether a pronoun may stand for an entity."""
-        types = self.completer.types(entity.mid or "")
-        is_person = "people.person" in types
+        is_person = self.completer.is_person(entity.mid or "")
         if pronoun not in ("he", "she"):
             return pronoun == "they" or not is_person
         if not is_person:
@@ -381,11 +387,8 @@ class _Turn:
 
 def answering_path(answer: Answer) -> Crp | None:
     """Return the path that answered, if one did."""
-    match answer.trace:
-        case PathTrace(answering=tried) | GivenTrace(tried=tried):
-            pass
-        case _:
-            tried = None
+    trace = answer.trace
+    tried = trace.answering if isinstance(trace, PathTrace | GivenTrace) else None
     return None if tried is None or tried.relaxation is None else tried.relaxation.crp
 
 
@@ -417,6 +420,10 @@ def _plain(text: str) -> str:
 def _put(text: str, mention: str, name: str) -> str:
     """Put a name in place of a mention."""
     return re.sub(rf"(?<!\w){re.escape(mention)}(?!\w)", lambda _: name, text, count=1, flags=re.I)
+
+
+def _singular(noun: str) -> str:
+    return re.sub(r"ies$", "y", noun) if noun.endswith("ies") else noun.removesuffix("s")
 
 
 def _content(text: str) -> set[str]:

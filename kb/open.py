@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -67,6 +67,28 @@ def open_graph(
         graph = OxigraphStore.open(directory, workers, low_priority=low_priority)
     logger.info("the graph is %s", graph.description)
     return graph
+
+
+@contextmanager
+def open_triples(lines: Iterable[str]) -> Iterator[Graph]:
+    """Load lines of N-Triples into a store of their own, open it, and delete it at the end.
+
+    Raises:
+        DumpError: There is no triple, or the folder of temporary files cannot be written.
+    """
+    from tempfile import TemporaryDirectory
+
+    from kbqa.kb.loading.job import LoadSettings
+    from kbqa.kb.loading.load import load_freebase
+    from kbqa.kb.loading.rules import profile
+
+    settings = LoadSettings(loaders=1, checks_disk=False, compacts=False)
+    with TemporaryDirectory(prefix="kbqa-", ignore_cleanup_errors=True) as folder:
+        dump, store = Path(folder, "graph.nt"), Path(folder, "store")
+        dump.write_text("".join(lines), encoding="utf-8", errors="replace")
+        load_freebase([dump], store, rules=profile("full"), settings=settings)
+        with open_graph(store) as graph:
+            yield graph
 
 
 def cache_directory() -> Path:

@@ -120,6 +120,9 @@ class ScriptedGenerator:
         self.requests += requests
         return [self._reply()[:n] for _ in requests]
 
+    def over(self, graph: Graph) -> "ScriptedGenerator":
+        return self
+
     def _reply(self) -> list[Candidate]:
         reply = self.replies.pop(0)
         if isinstance(reply, BaseException):

@@ -54,6 +54,7 @@ def folder(demo_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
             beams.append({"id": row["id"], "crps": [written]})
         names.close()
     _write(folder / "webqsp.jsonl", rows)
+    _write(folder / "cwq.jsonl", rows)
     _write(folder / "beams.jsonl", beams)
     return folder
 

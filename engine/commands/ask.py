@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import platformdirs
-from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 from kbqa.engine.answer import Answer, Line, answer_lines, last_lines, literal_forms
@@ -22,6 +21,7 @@ from kbqa.engine.commands.options import (
     method_options,
     model_options,
     open_engine,
+    refuse_typed,
 )
 from kbqa.engine.commands.screen import print_lines, waiting
 from kbqa.engine.writing.generate import ModelChoice
@@ -113,7 +113,10 @@ def ask(
             )
     entities = [Entity(mid=mid) for mid in topics]
     if via is not None:
-        _refuse_options_of_a_model()
+        why = "the server chose its graph, model and method when it was started"
+        refuse_typed(
+            lambda name: name not in _WITH_VIA, f"does not go with --via or KBQA_VIA: {why}"
+        )
         if question is None:
             raise click.UsageError("the prompt cannot ask --via a server; give a QUESTION, or -")
         from kbqa.engine.commands.serve import KEY_VARIABLE, ServedEngine
@@ -142,18 +145,6 @@ def ask(
             is_done = _answer_all(question, ask_engine, as_json)
     if not is_done:
         raise SystemExit(1)
-
-
-def _refuse_options_of_a_model() -> None:
-    """Refuse what was typed and a server decides; other defaults than typed ones do not apply."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if parameter.name not in _WITH_VIA and source is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"{max(parameter.opts, key=len)} does not go with --via or KBQA_VIA: the server "
-                "chose its graph, model and method when it was started"
-            )
 
 
 def _lines(answer: Answer, engine: "Engine") -> list[Line]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,11 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
     questions_option,
+    resources_over,
     run_options,
     watched,
 )
-from kbqa.engine.commands.screen import render_summary
+from kbqa.engine.commands.screen import render_summary, waiting
 from kbqa.engine.evaluation.scores import METRICS, RESAMPLES
 from kbqa.engine.writing.generate import ModelChoice
 from kbqa.kb.commands.options import (
@@ -35,8 +37,10 @@ from kbqa.kb.commands.options import (
     print_note,
     print_result,
 )
+from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
+    from kbqa.engine.engine import Engine
     from kbqa.engine.evaluation.tables import Section
 
 
@@ -44,6 +48,11 @@ if TYPE_CHECKING:
 @questions_option
 @run_options
 @graph_options
+@click.option(
+    "--own-graphs",
+    is_flag=True,
+    help="Ask each question of the graph in its row, as RoG's rows have one, and of no other.",
+)
 @deadline_option()
 @method_options
 @chat_options
@@ -72,6 +81,7 @@ def evaluate(
     file: Path,
     run: RunChoice,
     graph: GraphChoice,
+    own_graphs: bool,
     deadline_s: float | None,
     method: MethodChoice,
     chat: ChatChoice,
@@ -89,20 +99,35 @@ def evaluate(
     interrupted run.
     """
     from kbqa.engine.evaluation import evaluate as evaluation
+    from kbqa.engine.evaluation.own_graphs import OwnGraphs
     from kbqa.engine.files import discard
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.generate import SavedBeams, read_beams
 
     chat = replace(chat, limits=limits)
     questions = run.read(file)
-    if warning := gold_warning(file, questions):
+    if not own_graphs and (warning := gold_warning(file, questions)):
         print_note(f"Warning: {warning}")
     output = None if show else run.checked_output()
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)
     saved = SavedBeams(str(beams_file)) if is_written else None
     if output is None:
-        with open_engine(graph, model, replace(chat, is_stand_in=True), method, saved) as engine:
+        chat = replace(chat, is_stand_in=True)
+    opened: AbstractContextManager[Engine | OwnGraphs]
+    if own_graphs:
+        if not graph.is_demo:
+            raise InputError("choose one: --own-graphs, or a graph by --store or --endpoint")
+        if model.needs_graph and (model.server is not None or model.backend == "vllm"):
+            raise InputError("--own-graphs with vLLM needs --decoding none")
+        chat.check()
+        make = resources_over(graph, model, chat, method, saved)
+        with waiting("Loading the model"):
+            opened = nullcontext(OwnGraphs(file, questions, make, method.name, method.settings))
+    else:
+        opened = open_engine(graph, model, chat, method, saved)
+    if output is None:
+        with opened as engine:
             estimate = evaluation.estimate_run(
                 engine,
                 sample_questions(questions, evaluation.ESTIMATED_FROM, run.seed),
@@ -116,11 +141,11 @@ def evaluate(
         else:
             print_result("\n".join(estimate.describe()))
         return
-    with open_engine(graph, model, chat, method, saved) as engine:
+    with opened as engine:
         resources = engine.resources
         recorded = (
             evaluation.record_questions(file, run.sample, run.seed)
-            | evaluation.record_graph(resources.graph, graph.timeout_s)
+            | evaluation.record_graph(None if own_graphs else resources.graph, graph.timeout_s)
             | evaluation.record_beams(beams_file)
             | evaluation.record_model(model, None if is_written else resources.generator_name)
             | evaluation.record_method(

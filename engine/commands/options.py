@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from kbqa.engine.answer import UNSURE_BELOW
@@ -30,6 +31,7 @@ from kbqa.engine.writing.generate import ModelChoice, WeightsChoice
 from kbqa.kb.commands.options import (
     SECONDS,
     json_option,
+    option_names,
     options_of,
     print_json,
     print_note,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
     from kbqa.engine.evaluation.evaluate import RunProgress
     from kbqa.engine.evaluation.rows import WrittenRow
+    from kbqa.engine.methods import Resources
     from kbqa.engine.questions.question_sets import Question
     from kbqa.engine.writing.generate import Generator
     from kbqa.kb.commands.options import GraphChoice
@@ -73,6 +76,15 @@ def _is_asked_via() -> bool:
     return click.get_current_context().params.get("via") is not None
 
 
+def refuse_typed(is_refused: Callable[[str], bool], why: str) -> None:
+    """Refuse options, by click's names, if they were typed; other defaults just do not apply."""
+    context = click.get_current_context()
+    for each in context.command.params:
+        name = str(each.name)
+        if is_refused(name) and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{max(each.opts, key=len)} {why}")
+
+
 def deadline_option(default_s: float | None = None) -> Callable[[Command], Command]:
     """Make `--deadline`; the command takes it as `deadline_s`."""
     return click.option(
@@ -85,6 +97,33 @@ def deadline_option(default_s: float | None = None) -> Callable[[Command], Comma
     )
 
 
+def resources_over(
+    graph: "GraphChoice",
+    model: ModelChoice,
+    chat: "ChatChoice",
+    method: "MethodChoice",
+    saved: "Generator | None" = None,
+) -> "Callable[[Graph], Resources]":
+    """Return what makes all that a question needs, as the user chose it, over an open graph.
+
+    The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
+    have been written before.
+    """
+    from kbqa.engine.methods import Resources
+
+    return lambda opened: Resources(
+        opened,
+        partial(model.load, opened) if saved is None else lambda: saved,
+        chat.open,
+        n=model.n,
+        timeout_s=graph.timeout_s,
+        chooser=method.chooser,
+        call_budget=method.call_budget,
+        unsure_below=method.unsure_below,
+        threads=model.threads,
+    )
+
+
 @contextmanager
 def open_engine(
     graph: "GraphChoice",
@@ -94,31 +133,17 @@ def open_engine(
     saved: "Generator | None" = None,
     workers: int = 1,
 ) -> "Iterator[Engine]":
-    """Open what a question needs, as the user chose it.
-
-    The small model is loaded only if the method writes paths. `saved` stands in for it if all paths
-    have been written before. `workers` is how many queries run at once.
-    """
+    """Open what a question needs; see `resources_over`. `workers` queries run at once."""
     with waiting("Opening the graph"):
         from kbqa.engine.engine import Engine
-        from kbqa.engine.methods import Resources, make_method
+        from kbqa.engine.methods import make_method
 
         chat.check()
         opened = graph.open(workers)
     with closing(opened):
         check_answers(opened, graph.timeout_s)
 
-        resources = Resources(
-            opened,
-            partial(model.load, opened) if saved is None else lambda: saved,
-            chat.open,
-            n=model.n,
-            timeout_s=graph.timeout_s,
-            chooser=method.chooser,
-            call_budget=method.call_budget,
-            unsure_below=method.unsure_below,
-            threads=model.threads,
-        )
+        resources = resources_over(graph, model, chat, method, saved)(opened)
         with closing(resources):
             with waiting("Loading the model"):
                 made = make_method(resources, method.name, method.settings)
@@ -281,11 +306,16 @@ class ChatChoice:
 
 
 def _checked_chat(chat: ChatChoice) -> ChatChoice:
-    if not _is_asked_via():
-        if chat.url is not None:
-            check_key("llm", chat.url, "KBQA_LLM_KEY")
-        elif chat.model is not None:
-            check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    if _is_asked_via():
+        return chat
+    if chat.url is not None:
+        check_key("llm", chat.url, "KBQA_LLM_KEY")
+    elif chat.model is not None:
+        check_key("llm_model", "OpenAI's own server", "KBQA_LLM_KEY")
+    else:
+        about_it = {*option_names(ChatChoice).values(), *option_names(ChatLimits).values()}
+        why = "is about a general model: add --llm URL or --llm-model NAME"
+        refuse_typed(about_it.__contains__, why)
     return chat
 
 

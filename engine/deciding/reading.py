@@ -62,23 +62,39 @@ _SAY = (
     r"|verify|(?:find|give|name|say|see|tell)(?: (?:any|an?|the|this|that|wh(?:o|at|ich|ere|en))|$)"
     r"|(?:be )?(?:answered|determined|found|given|identified|inferred))"
 )
-_NOT = r"(?:not|cannot|cant|(?:can|do|does|did|is|are|was|were|could)(?: not|nt))"
-_REFUSAL = re.compile(
-    rf"(?:(?:there (?:is|are|was|were)|i (?:see|found|find|have)) )?"
-    rf"(?:no|not any|not enough|not sufficient|insufficient|too little) {_THING}\b"
-    rf"|(?:based on |from |given |in ){_THING} (?:it |i |there |this )?(?:is |are )?{_NOT}\b"
-    rf"|{_THING} (?:(?:is|are|was|were|could|can) )?"
-    rf"(?:{_NOT} (?:[a-z]+ly )?(?:{_STATED}|{_SAY}|contain|give|hold|have|include|lead|mention"
-    rf"|name|provide|say|show|specify|state|suffice|tell)|unknown|unclear|insufficient)\b"
-    rf"|(?:it|this|that|question|this question) {_NOT} (?:be )?(?:{_STATED}|{_SAY})\b"
-    rf"|there {_NOT} (?:enough|any|a|an) {_THING}\b"
-    rf"|(?:not|cannot|cant|could not) (?:{_STATED}|applicable|sure|{_SAY})\b"
-    rf"|(?:i|we) (?:am |are |was |were )?(?:{_NOT}|unable to|not able to) (?:[a-z]+ly )?{_SAY}\b"
-    rf"|(?:i|we) (?:do not|dont) (?:know(?: (?:the|who|what|which|where|when|any)\b|$)"
-    rf"|(?:have|see|find) (?:enough|any|access|sufficient|(?:the )?{_THING}))"
-    rf"|(?:unable|impossible) to {_SAY}\b"
-    rf"|none of (?:the|these|those|them)\b|(?:im |i am )?sorry (?:but|i|the|there|no|we)\b"
+_HOLD = (
+    r"(?:contain|give|hold|have|include|lead|mention|name|provide|say|show|specify|state|suffice"
+    r"|tell)"
 )
+_NOT = r"(?:not|cannot|cant|(?:can|do|does|did|is|are|was|were|could)(?: not|nt))"
+_ADVERB = r"(?:[a-z]+ly )?"
+_REFUSALS = (
+    # "No path", "There is not enough information", "I see no relevant relation"
+    r"(?:(?:there (?:is|are|was|were)|i (?:see|found|find|have)) )?"
+    rf"(?:no|not any|not enough|not sufficient|insufficient|too little) {_THING}\b",
+    # "Based on the given facts, it is not …"
+    rf"(?:based on |from |given |in ){_THING} (?:it |i |there |this )?(?:is |are )?{_NOT}\b",
+    # "The paths do not contain the answer", "The answer is unknown"
+    rf"{_THING} (?:(?:is|are|was|were|could|can) )?"
+    rf"(?:{_NOT} {_ADVERB}(?:{_STATED}|{_SAY}|{_HOLD})|unknown|unclear|insufficient)\b",
+    # "It cannot be determined"
+    rf"(?:it|this|that|question|this question) {_NOT} (?:be )?(?:{_STATED}|{_SAY})\b",
+    # "There is not any evidence"
+    rf"there {_NOT} (?:enough|any|a|an) {_THING}\b",
+    # "Not found", "Cannot determine"
+    rf"(?:not|cannot|cant|could not) (?:{_STATED}|applicable|sure|{_SAY})\b",
+    # "I cannot answer", "We are unable to say who"
+    rf"(?:i|we) (?:am |are |was |were )?(?:{_NOT}|unable to|not able to) {_ADVERB}{_SAY}\b",
+    # "I do not know", "We do not know who", "I don't have access to the graph"
+    r"(?:i|we) (?:do not|dont) know(?: (?:the|who|what|which|where|when|any)\b|$)",
+    r"(?:i|we) (?:do not|dont) (?:have|see|find) "
+    rf"(?:enough|any|access|sufficient|(?:the )?{_THING})",
+    rf"(?:unable|impossible) to {_SAY}\b",
+    r"none of (?:the|these|those|them)\b",
+    # "Sorry, but …", "I'm sorry, there is …"
+    r"(?:im |i am )?sorry (?:but|i|the|there|no|we)\b",
+)
+_REFUSAL = re.compile("|".join(_REFUSALS))
 _CONSEQUENCE = re.compile(r",? (?:so|therefore|thus|hence)\b,? ")
 _CLAUSE_ENDS = re.compile(r"(?<=\w\w[.!?]) |; |,? (?:but|however|though|although)\b,? ?")
 _YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)

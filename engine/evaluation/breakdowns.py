@@ -270,7 +270,7 @@ class WalkEnd:
 
     stop: str  # the reason, or ``all``
     n: int
-    depth: float  # mean of the deepest hop that was looked at, 0 if none was
+    depth: float  # mean of the deepest hop for which something was chosen, 0 without any
     unanswered: int
 
 
@@ -291,7 +291,7 @@ def measure_stops(rows: Sequence[Row]) -> list[WalkEnd]:
         WalkEnd(
             stop,
             len(of),
-            fmean(max((_hop(step) for step in _steps(row)), default=0) for row in of),
+            fmean(max(map(_hop_taken, _steps(row)), default=0) for row in of),
             sum(not row.is_answered for row in of),
         )
         for stop, of in [*ranked, ("all", walked)]
@@ -304,8 +304,8 @@ def _steps(row: Row) -> list[Mapping[str, Any]]:
     return [step for step in known if isinstance(step, Mapping) and "kind" in step]
 
 
-def _hop(step: Mapping[str, Any]) -> int:
-    return hop if isinstance(hop := step.get("hop"), int) else 0
+def _hop_taken(step: Mapping[str, Any]) -> int:
+    return hop if step.get("chosen") and isinstance(hop := step.get("hop"), int) else 0
 
 
 def _add_up(kind: str, steps: Sequence[Mapping[str, Any]], rows: Sequence[Row]) -> StepCosts:
@@ -385,26 +385,30 @@ def spread(values: Sequence[float], hits: Sequence[float | None] = ()) -> Spread
 def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
     """Measure the costs of questions, including those that failed; unknown costs are absent.
 
-    ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
-    Tokens are those of `RowUsage`. ``queries`` and ``decisions`` are of walking methods.
+    The costs are those of `row_costs`.
     """
     known: dict[str, list[tuple[float, float | None]]] = {}
     for row in rows:
         hit = None if row.scores is None else row.scores.hit
-        for name, value in _taken(row).items():
+        for name, cost in row_costs(row).items():
             of = known.setdefault(name, [])
-            if isinstance(value, int | float):
-                of.append((value, hit))
+            if cost is not None:
+                of.append((cost, hit))
     if not any(value for value, _ in known.get("reasoned_calls", ())):
         known["reasoned_calls"] = []  # most models do not reason
     return {name: spread(*zip(*of, strict=True)) for name, of in known.items() if of}
 
 
-def _taken(row: Row) -> dict[str, object]:
-    """Return what a question took, by name; None for what is not known."""
+def row_costs(row: Row) -> dict[str, float | None]:
+    """Return what a question took, by name; None for what is not known.
+
+    ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
+    Tokens are those of `RowUsage`. ``queries`` and ``decisions`` are of walking methods.
+    """
     usage, trace, seconds = row.usage, row.trace or {}, row.seconds or {}
     repair = trace.get("repair")
-    return {
+    read, wrote = (None, None) if usage is None else usage.general.counted
+    costs = {
         "calls": row.calls,
         "general_calls": usage and usage.general.calls,
         "cached_calls": usage and usage.general.cached_calls,
@@ -413,11 +417,14 @@ def _taken(row: Row) -> dict[str, object]:
         "input_tokens": usage and usage.input_tokens,
         "output_tokens": usage and usage.output_tokens,
         "tokens": usage and usage.tokens,
+        "general_input_tokens": read,
+        "general_output_tokens": wrote,
         "queries": trace.get("queries"),
         "queries of a repair": repair.get("queries") if isinstance(repair, dict) else None,
         "seconds": sum(seconds.values()) if seconds else None,
         **{f"seconds of {stage}": of_stage for stage, of_stage in seconds.items()},
     }
+    return {name: one if isinstance(one, int | float) else None for name, one in costs.items()}
 
 
 def cost_per_10_000(rows: Sequence[Row]) -> float | None:

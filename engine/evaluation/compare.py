@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbqa.engine.evaluation.breakdowns import group_by_gold, rows_by_tier
+from kbqa.engine.evaluation.breakdowns import group_by_gold, row_costs, rows_by_tier
 from kbqa.engine.evaluation.rows import RecordedRun, Row, setting_text
 from kbqa.engine.evaluation.scores import METRICS, RESAMPLES, Mean, NameScores, normalise_answer
 from kbqa.engine.evaluation.statistics import (
@@ -22,6 +22,7 @@ from kbqa.engine.evaluation.statistics import (
 )
 from kbqa.engine.evaluation.tables import (
     BREAKDOWN_NAMES,
+    COST_RULE,
     METRIC_NAMES,
     NAME_METRICS,
     NAME_RULES,
@@ -29,22 +30,12 @@ from kbqa.engine.evaluation.tables import (
     Section,
     define_scores,
     shorten_setting,
+    spoken,
     table_section,
 )
 from kbqa.sparql.errors import InputError
 
 SCHEMA_VERSION = 1
-
-COST_NAMES: Mapping[str, str] = {
-    "calls": "calls of all models",
-    "general_calls": "calls of the general model",
-    "input_tokens": "input tokens",
-    "output_tokens": "output tokens",
-    "seconds": "seconds",
-}
-"""The costs of `row_costs`."""
-
-_PER_CALL = "input_tokens_per_call"
 
 # What does not change a method's answer to a question that both runs have.
 _NOTES = {
@@ -82,10 +73,9 @@ _STATISTICS = (
     "questions on which B scores higher, lower and the same. p: two-sided exact sign test over "
     "wins and losses, for each line by itself."
 )
-_COST_RULES = (
+_COSTS = (
     "A and B: means over the n questions for which both runs know the figure. Change: of B against "
-    "A, with the interval of a paired bootstrap over questions. Tokens are the general model's. "
-    "Replies from the cache count as calls and tokens, but take no time."
+    f"A, with the interval of a paired bootstrap over questions. {COST_RULE}"
 )
 
 
@@ -181,7 +171,7 @@ class RunComparison:
     notes: Mapping[str, Change]  # other facts that differ, such as versions and files
     differences: Mapping[str, Mapping[str, Difference]]  # by tier (all first) and metric
     name_differences: Mapping[str, Mapping[str, Difference]] | None  # None if not asked for
-    costs: Mapping[str, CostChange]  # those of `row_costs` that both runs know, and input a call
+    costs: Mapping[str, CostChange]  # that both runs know, by name
     resamples: int  # of each interval
     metric: str  # by which questions are grouped and listed
     breakdowns: Mapping[str, Mapping[str, Difference]]  # by `group_by_gold`
@@ -335,26 +325,12 @@ def _difference(
     )
 
 
-def row_costs(row: Row) -> dict[str, float]:
-    """Return what a question took, as far as it is known; tokens are the general model's."""
-    costs: dict[str, float] = {} if row.calls is None else {"calls": row.calls}
-    if row.usage is not None:
-        general = row.usage.general
-        costs["general_calls"] = general.calls
-        # Every prompt has tokens, but some servers do not count them.
-        if general.input_tokens or not general.calls:
-            costs["input_tokens"] = general.input_tokens
-            costs["output_tokens"] = general.output_tokens
-    if row.seconds:
-        costs["seconds"] = sum(row.seconds.values())
-    return costs
-
-
 def _compare_costs(pairs: Sequence[Pair], resamples: int) -> dict[str, CostChange]:
-    costs = [(row_costs(pair.a), row_costs(pair.b)) for pair in pairs]
+    costs = [(_known_costs(pair.a), _known_costs(pair.b)) for pair in pairs]
+    parts = {name: (name, "") for pair in pairs for name in row_costs(pair.a)}
+    parts["input_tokens_per_call"] = "general_input_tokens", "general_calls"
     compared = {}
-    for name in (*COST_NAMES, _PER_CALL):
-        cost, unit = ("input_tokens", "general_calls") if name == _PER_CALL else (name, None)
+    for name, (cost, unit) in parts.items():
         known = [both for both in costs if all(cost in one for one in both)]
         a, b = ([both[side][cost] for both in known] for side in (0, 1))
         per_a, per_b = ([both[side][unit] if unit else 1 for both in known] for side in (0, 1))
@@ -363,6 +339,10 @@ def _compare_costs(pairs: Sequence[Pair], resamples: int) -> dict[str, CostChang
             means = sum(a) / sum(per_a), sum(b) / sum(per_b)
             compared[name] = CostChange(*means, len(known), change)
     return compared
+
+
+def _known_costs(row: Row) -> dict[str, float]:
+    return {name: cost for name, cost in row_costs(row).items() if cost is not None}
 
 
 def _warnings(a: RecordedRun, b: RecordedRun, settings: Mapping[str, Change]) -> Iterator[str]:
@@ -420,9 +400,9 @@ def compare_sections(comparison: RunComparison, examples: int) -> Iterator[Secti
         for name, cost in comparison.costs.items():
             change = "–" if cost.change is None else f"{cost.change:+z.1%}"
             means = f"{cost.n:,}", f"{cost.a:,.2f}", f"{cost.b:,.2f}"
-            rows.append((COST_NAMES.get(name, "input tokens a call"), *means, change))
+            rows.append((spoken(name), *means, change))
         header = ("", "n", "A", "B", "change, 95 % interval")
-        yield table_section("What a question takes", header, rows, _COST_RULES)
+        yield table_section("What a question takes", header, rows, _COSTS)
     metric = METRIC_NAMES[comparison.metric]
     for way, differences in comparison.breakdowns.items():
         rows = [(name, f"{one.difference.n:,}", *_cells(one)) for name, one in differences.items()]

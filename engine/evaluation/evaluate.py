@@ -19,6 +19,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from kbqa.engine.asked import Asked, Clock, Method
 from kbqa.engine.chat.cache import LETTERS_A_TOKEN
 from kbqa.engine.chat.model import RunBudget, Usage
 from kbqa.engine.engine import Engine
+from kbqa.engine.evaluation.own_graphs import OpenEngine, OwnGraphs
 from kbqa.engine.evaluation.rows import (
     GoldShape,
     Row,
@@ -126,7 +128,7 @@ def log_failure(question: Question, error: Exception) -> None:
 
 
 def evaluate(
-    engine: Engine,
+    engine: Engine | OwnGraphs,
     questions: Sequence[Question],
     output: Path,
     config: EvaluationConfig,
@@ -139,14 +141,49 @@ def evaluate(
     """Answer questions and append a row for each to `output`, as `run_set` says.
 
     `beams` are candidates by question id. For other questions the small model writes them, a batch
-    at once. Only a spending limit that is reached ends the run.
+    at once, but not over graphs of their own. Only a spending limit that is reached ends the run.
     """
     settings = {"gold_entities": config.gold_entities, "timings": config.timings}
     recorded = Recorded(settings, {}) | config.recorded
-    run = _Run(engine, config, questions, beams or {}, batch_size)
+    beams = beams or {}
+    if isinstance(engine, Engine):
+        jobs = _Run(engine, config, questions, beams, batch_size).jobs
+    else:
+        jobs = partial(_jobs_alone, engine, config, questions, beams)
     return run_set(
-        questions, output, recorded, read_row, run.jobs, concurrency=concurrency, report=report
+        questions, output, recorded, read_row, jobs, concurrency=concurrency, report=report
     )
+
+
+def _jobs_alone(
+    own_graphs: OwnGraphs,
+    config: EvaluationConfig,
+    questions: Sequence[Question],
+    beams: Mapping[str, Sequence[Candidate]],
+    rows: Mapping[str, Row],
+) -> Iterator[Callable[[], Row]]:
+    """Yield what makes each missing row, over a graph of its own."""
+    missing = [question for question in questions if question.id not in rows]
+    for question, open_engine in own_graphs.each(missing):
+        yield partial(_row_alone, question, open_engine, config, beams)
+
+
+def _row_alone(
+    question: Question,
+    open_engine: OpenEngine,
+    config: EvaluationConfig,
+    beams: Mapping[str, Sequence[Candidate]],
+) -> Row:
+    """Answer a question as a run of its own."""
+    try:
+        with open_engine() as engine:
+            [job] = _Run(engine, config, [question], beams, batch_size=1).jobs({})
+            return job()
+    except SpendingLimitReached:
+        raise
+    except Exception as error:  # noqa: BLE001 – one question's failure never ends a run
+        log_failure(question, error)
+        return failed_row(question, error, None, timings=config.timings)
 
 
 class _Run:
@@ -353,8 +390,14 @@ def record_questions(path: Path, sample: int | None, seed: int) -> Recorded:
     return Recorded(settings, {"questions": str(path)})
 
 
-def record_graph(graph: Graph, timeout_s: float) -> Recorded:
-    """Record a graph: a store by what it was loaded from, an endpoint by its URL."""
+def record_graph(graph: Graph | None, timeout_s: float) -> Recorded:
+    """Record a graph: a store by what it was loaded from, an endpoint by its URL.
+
+    None stands for the graphs in the rows of the question set.
+    """
+    if graph is None:
+        settings = {"store": None, "endpoint": None, "own_graphs": True, "timeout_s": timeout_s}
+        return Recorded(settings, {"graph": "that of each question"})
     identity = graph.identity()
     return Recorded({**identity.settings, "timeout_s": timeout_s}, identity.notes)
 
@@ -490,7 +533,7 @@ class Estimate:
 
 
 def estimate_run(
-    engine: Engine,
+    engine: Engine | OwnGraphs,
     sample: Sequence[Question],
     questions: int,
     *,
@@ -507,14 +550,16 @@ def estimate_run(
     """
     taken: list[Taken] = []
     failed: list[str] = []
-    for question in sample:
+    each = engine.each(sample) if isinstance(engine, OwnGraphs) else _over_one(engine, sample)
+    for question, open_engine in each:
         started = time.perf_counter()
         try:
             topics = question.topics if gold_entities else ()
-            asked = engine.prepare(question.text, topics, deadline_s=deadline_s)
-            if beams is not None and question.id in beams:
-                asked = replace(asked, candidates=beams[question.id])
-            usage = engine.answer(asked).usage
+            with open_engine() as opened:
+                asked = opened.prepare(question.text, topics, deadline_s=deadline_s)
+                if beams is not None and question.id in beams:
+                    asked = replace(asked, candidates=beams[question.id])
+                usage = opened.answer(asked).usage
         except EndpointDown:
             raise
         except (AnsweringError, GraphError, ModelError) as error:
@@ -525,6 +570,12 @@ def estimate_run(
         taken.append(Taken(asked.budget.spent, usage.calls, *tokens, usage.cost_usd, seconds))
     chat = engine.resources.chat
     return Estimate(questions, tuple(taken), tuple(failed), None if chat is None else chat.name)
+
+
+def _over_one(
+    engine: Engine, questions: Iterable[Question]
+) -> Iterator[tuple[Question, OpenEngine]]:
+    return ((question, lambda: nullcontext(engine)) for question in questions)
 
 
 def _range(*values: float) -> str:

@@ -54,6 +54,7 @@ from kbqa.engine.evaluation.statistics import (
 )
 from kbqa.engine.evaluation.tables import (
     BREAKDOWN_NAMES,
+    COST_RULE,
     METRIC_NAMES,
     NAME_METRICS,
     NAME_RULES,
@@ -229,13 +230,6 @@ def _count_errors(rows: Sequence[Row]) -> list[Errors]:
 
 
 _PARTS = {"depth": "depth", "main_path": "main path", "skeleton": "skeleton", "exact": "all of it"}
-_COST_NAMES = {
-    "input_tokens": "input tokens",
-    "output_tokens": "output tokens",
-    "general_calls": "calls of the general model",
-    "cached_calls": "of these from the cache",
-    "reasoned_calls": "of these with reasoning, which is not read",
-}
 # In the title or the facts already, or of no interest.
 _HIDDEN = ("gold entities", "question count", "schema version", "store summary")
 
@@ -370,14 +364,15 @@ def _costs(report: Report) -> Section:
     for name, one in report.costs.items():
         amounts = (one.mean, one.median, one.p95, one.most, one.total, one.right, one.wrong)
         cells = ("–" if amount is None else _amount(amount) for amount in amounts)
-        rows.append((_COST_NAMES.get(name, name), *cells, f"{one.n:,}"))
+        rows.append((spoken(name), *cells, f"{one.n:,}"))
     return table_section(
         "What a question takes",
         ("", "mean", "median", "p95", "most", "total", "right", "wrong", "n"),
         rows,
         "n: questions for which this is known. Right, wrong: means over the questions that have a "
-        "right answer, and over the others. Tokens: the small model's prompt and first path, and "
-        f"all of the general model. {_usd(report.usd_per_10_000, report.writer_usd_per_10_000)}",
+        "right answer, and over the others.",
+        COST_RULE,
+        _usd(report.usd_per_10_000, report.writer_usd_per_10_000),
     )
 
 

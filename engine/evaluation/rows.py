@@ -54,6 +54,7 @@ _USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
 _USED_OF_STEP = (
     "kind",
     "hop",
+    "chosen",
     "hidden",
     "clipped",
     "unread",

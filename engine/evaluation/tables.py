@@ -194,6 +194,12 @@ OFFICIAL_RULE = (
     "predicted, and its recall is 1 if nothing is gold; ours are 0."
 )
 
+COST_RULE = (
+    "Calls: of all models. General calls: of the general model; cached ones came from the cache, "
+    "which takes no time, and reasoned ones with reasoning, which is not read. Tokens: the small "
+    "model's prompt and first path, and all of the general model's."
+)
+
 NAME_RULES = (
     "Names, not ids: two entities of one name are the same here. BPC: the names in lower case with "
     "single blanks; Hits@1 is of the first answer, F1 of the set. Contained, the rule of ToG, PoG "

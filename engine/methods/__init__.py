@@ -8,6 +8,7 @@ as ``name=value``.
 import importlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, fields
 from functools import cached_property
 from typing import (
@@ -32,6 +33,7 @@ from kbqa.sparql.errors import InputError
 if TYPE_CHECKING:
     from kbqa.engine.answer import Answer
     from kbqa.engine.deciding.session import Session, Walkers, WalkingMethod
+    from kbqa.engine.running.judge import Judge
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +133,7 @@ class Resources:
         self.chosen_chooser, self.call_budget = chooser, call_budget
         self.unsure_below, self.threads = unsure_below, threads
         self._load_generator, self._open_chat = load_generator, open_chat
+        self.judges: dict[object, Judge] = {}  # that are loaded, by the method's settings
         self.names = graph.names(timeout_s)
         self.linker = Linker(graph, self.names)
 
@@ -153,6 +156,17 @@ class Resources:
     def chooser(self) -> ChooserName:
         """Who takes decisions."""
         return self.chosen_chooser or ("embedder" if self.chat is None else "llm")
+
+    def over(self, graph: Graph) -> "Resources":
+        """Return the same for another graph: the models that are loaded by now are shared."""
+        from kbqa.engine.linking.linker import Linker
+
+        other = copy(self)
+        other.graph, other.names = graph, graph.names(self.timeout_s)
+        other.linker, other.chat = Linker(graph, other.names), self.chat
+        if "generator" in self.__dict__:
+            other.generator = self.generator.over(graph)
+        return other
 
     def require_language_model(self, what: str) -> None:
         """Raise an `InputError` that names what needs a general model if none decides."""

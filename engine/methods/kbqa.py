@@ -26,13 +26,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from kbqa.engine.answer import Answer
+from kbqa.engine.answer import Answer, Trace
 from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
-from kbqa.engine.running.evidence import path_answer
+from kbqa.engine.running.coverage import Coverage
+from kbqa.engine.running.evidence import PathTrace, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.repair import (
@@ -122,6 +123,7 @@ class Kbqa:
         pool: Searches for further candidates; None if only written ones count.
         repairer: Repairs questions; None if nothing does.
         suggester: Finds relations to show to the writer; None if it is shown none.
+        coverage: Finds the words that the answer leaves out; None if they are not looked for.
 
     Raises:
         ModelError: Calls are limited, and the judge cannot tell which questions are least sure.
@@ -139,10 +141,12 @@ class Kbqa:
         pool: PathPool | None = None,
         repairer: Repairer | None = None,
         suggester: "RelationSuggester | None" = None,
+        coverage: Coverage | None = None,
     ) -> None:
         self._resources, self._settings, self._generator = resources, settings, generator
         self._judge, self._pool, self._suggester = judge, pool, suggester
         self._repairer, self._schema = repairer, GraphSchema(resources.graph)
+        self._coverage = coverage
         self.general_calls, self._repair_below = settings.general_calls, resources.unsure_below
         if self.general_calls is not None:  # The least sure, as many as the calls will do for.
             least = judge.model.threshold(self.general_calls / CALLS_A_REPAIR)
@@ -201,7 +205,18 @@ class Kbqa:
             # It was not written for the question: no or 0 would only say that it does not fit.
             tried += [each for each in repaired if each.terms and each.boolean is not False]
             execution = runner.explain(self._judged(asked, tried))
-        return path_answer(asked, execution, repair, graph=graph, names=names, timeout_s=timeout_s)
+        answer = path_answer(
+            asked, execution, repair, graph=graph, names=names, timeout_s=timeout_s
+        )
+        return replace(answer, not_used=self._left_over(asked, answer.trace))
+
+    def _left_over(self, asked: Asked, trace: Trace) -> tuple[str, ...]:
+        """Return the words of the question that the path of its answer says nothing about."""
+        tried = trace.answering if isinstance(trace, PathTrace) else None
+        if self._coverage is None or tried is None or tried.relaxation is None:
+            return ()
+        mentions = {each.mid: each.mention for each in reversed(asked.linked)}
+        return self._coverage.left_over(asked.question, tried.relaxation.crp, mentions)
 
     def _judged(self, asked: Asked, tried: Sequence[Tried]) -> Execution:
         """Have the judge choose among candidates."""
@@ -280,23 +295,31 @@ def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
     if missing is not None:  # Said last: without a model that writes, there is nothing to judge.
         logger.warning("candidates are not read, and chosen by the confidence model: %s", missing)
     suggester = make_suggester(generator, resources.graph)
-    return Kbqa(resources, settings, generator, judge, pool, repairer, suggester)
+    coverage = None
+    if pool is not None:
+        coverage = Coverage(Embedder.load(settings.embedder), LinkingModel.load())
+    return Kbqa(resources, settings, generator, judge, pool, repairer, suggester, coverage)
 
 
 def load_judge(settings: KbqaSettings, resources: Resources) -> tuple[Judge, ModelError | None]:
     """Load the judge; where kbqa's own cannot be loaded, the confidence model, and say why."""
     schema, folder = GraphSchema(resources.graph), settings.judge_folder
+    if settings in resources.judges:  # for an earlier graph
+        return resources.judges[settings].over(schema), None
     is_own, missing = settings.judge is None, None
     try:
         if folder is not None:
             asks, threads = settings.asker, resources.threads
             loaded = Judge.load(folder, schema, asks=asks, may_lack_asker=is_own, threads=threads)
+            resources.judges[settings] = loaded
             return loaded, None
     except ModelError as error:
         if not is_own:
             raise
         missing = error
-    return Judge(schema, ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)), missing
+    model = ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)
+    resources.judges[settings] = Judge(schema, model)
+    return resources.judges[settings], missing
 
 
 def make_pool(settings: KbqaSettings, resources: Resources) -> PathPool | None:

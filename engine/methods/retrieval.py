@@ -323,7 +323,7 @@ def _written(
     topic = topics[best.nodes[0]]
     crp = Crp(topic, best.hops, tuple(_constraints(alike, kernels, topics)))
     assert topic.mid is not None
-    return Candidate(render_crp(crp), math.log(best.score), tokens=1, topics=(topic.mid,))
+    return Candidate(render_crp(crp), math.log(best.score), 1, (topic.mid,), "walk")
 
 
 def _constraints(
@@ -558,7 +558,7 @@ class RetrievalTrace:
             "unread": sum(1 for step in self.steps if step.unread),
             **({} if self.execution is None else path_record(self.execution.answering)),
             "beam": None if self.execution is None else self.execution.best,
-            "beams": [each.to_dict("walk") for each in tried],
+            "beams": [each.to_dict() for each in tried],
         }
 
     def describe(self) -> list[str]:

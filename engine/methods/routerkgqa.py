@@ -19,7 +19,7 @@ Source: RouterKGQA §3, Figure 1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
@@ -136,7 +136,10 @@ class RouterKgqa:
             candidates.insert(0, repair.candidate)
 
         # 3. Paths are run, and relaxed if need be, until one answers.
-        execution = runner.run_first(candidates, settings.order).beside(tested)
+        execution = runner.run_first(candidates, settings.order)
+        ran = {each.candidate for each in execution.tried}
+        unrun = (each for each in tested if each.candidate not in ran)
+        execution = replace(execution, tried=(*execution.tried, *unrun))
         return path_answer(asked, execution, repair, graph=graph, names=names, timeout_s=timeout_s)
 
 

@@ -111,7 +111,7 @@ class TraceAnswering:
                 "priors": search.written,
                 **path_record(execution.answering),
                 "beam": execution.best,
-                "beams": [tried.to_dict("walk") for tried in execution.tried],
+                "beams": [tried.to_dict() for tried in execution.tried],
             },
         )
         if found is None:
@@ -152,7 +152,7 @@ class TraceAnswering:
             constraints = tuple(self._constraints(path, joined)) if joins else ()
             text = render_crp(Crp(path.topic, path.hops, constraints))
             logprob = math.log(max(relevance, _LEAST))
-            candidates.append(Candidate(text, logprob, tokens=1, topics=path.starts))
+            candidates.append(Candidate(text, logprob, 1, path.starts, "walk"))
         return candidates
 
     def _constraints(

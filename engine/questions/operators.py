@@ -105,6 +105,13 @@ def find_unaccounted(
     return (*found, *_misread_numbers(masked, crp), *_misread_form(masked, crp))
 
 
+def operator_words(question: str) -> set[str]:
+    """Return the words of a question that the rules are about, in lower case."""
+    text = question.lower().replace("’", "'")
+    matches = (match for rule in _RULES for match in re.finditer(rule.words, text))
+    return {word for match in matches for word in re.findall(r"[\w']+", match.group())}
+
+
 def find_objection(
     question: str,
     crp: Crp,

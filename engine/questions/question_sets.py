@@ -82,7 +82,7 @@ _LIKE_GOLD = re.compile(
 )
 _OTHER_KINDS = ("boolean", "count", "unanswerable")  # fields of other gold than answers
 
-_BLOCK = 200  # queries converted between two writes to the cache
+_BLOCK = 200  # rows read at once, or queries converted between two writes to the cache
 _CRP, _REASON = "crp ", "reason "  # prefixes of the cached texts
 
 _TOPICS, _ANSWERS = '"topic_entities": [{"mid", "name"}]', '"answers": [{"arg", "name"}]'
@@ -177,13 +177,7 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
 
     `bad` is called with each record that is not a question; without it, the first one raises.
     """
-    records: Sequence[Any] | None = None
-    if ".json" in path.suffixes:
-        records = _document(path)
-    elif ".txt" in path.suffixes:
-        records = _fact_lines(path)
-    elif path.suffix == ".parquet":
-        records = _parquet(path)
+    records = _listed(path)
     read, place = (_line_row, "line") if records is None else (_row, "record")
     for number, record in read_rows(path, bad) if records is None else enumerate(records, 1):
         try:
@@ -195,6 +189,13 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
             bad(number, problem)
             continue
         yield number, row
+
+
+def read_graphs(path: Path) -> Iterator[tuple[str, Row]]:
+    """Read the records of a question set as they are, with their graphs, each with its id."""
+    records = _listed(path, with_graphs=True)
+    for number, record in read_rows(path) if records is None else enumerate(records, 1):
+        yield str(record.get("id") or number), record
 
 
 def scored_parses(row: Row) -> list[Row]:
@@ -210,6 +211,15 @@ def scored_parses(row: Row) -> list[Row]:
         raise TypeError('"parses" is not as in the official files') from None
 
 
+def _listed(path: Path, *, with_graphs: bool = False) -> Iterable[Any] | None:
+    """Return the records of a file; None if it is JSON Lines."""
+    if ".json" in path.suffixes:
+        return _document(path)
+    if ".txt" in path.suffixes:
+        return _fact_lines(path)
+    return _parquet(path, with_graphs) if path.suffix == ".parquet" else None
+
+
 def _document(path: Path) -> list[Any] | None:
     """Return the records of an official JSON file; None for any other file."""
     try:
@@ -221,14 +231,17 @@ def _document(path: Path) -> list[Any] | None:
     return document if isinstance(document, list) else None
 
 
-def _parquet(path: Path) -> Sequence[Row]:
-    """Read the rows of a data set of Hugging Face, without the graphs, which are most of it."""
+def _parquet(path: Path, with_graphs: bool) -> Iterator[Row]:
+    """Read the rows of a data set of Hugging Face; the graphs are most of it."""
     import polars
 
     try:
-        columns = polars.read_parquet_schema(path)
-        wanted = [name for name in columns if name not in ("graph", "choices")]
-        return polars.read_parquet(path, columns=wanted).to_dicts()
+        left_out = {"choices"} if with_graphs else {"graph", "choices"}
+        wanted = [name for name in polars.read_parquet_schema(path) if name not in left_out]
+        rows, at = polars.scan_parquet(path).select(wanted), 0
+        while block := rows.slice(at, _BLOCK).collect().to_dicts():
+            yield from block
+            at += len(block)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, polars.exceptions.PolarsError) as error:
@@ -334,9 +347,9 @@ def _row_by_name(record: Row, number: int) -> Row:
     }
 
 
-def _answers_by_name(answers: object) -> list[Row]:
+def _answers_by_name(answers: Any) -> list[Row]:
     """Read a name, or a list of names; they are ids only if all of them are."""
-    names = [answers] if isinstance(answers, str) else list(answers or ())  # type: ignore[call-overload]
+    names = [answers] if isinstance(answers, str) else list(answers or ())
     if not all(isinstance(each, str) for each in names):
         raise TypeError("an answer is not a text")
     is_ids = all(map(is_mid, names))

@@ -78,7 +78,7 @@ _FOREIGN = frozenset(
     el los las del en es son quién quien qué cuál cual cuáles cuántos dónde donde cuándo
     il gli di è che chi quale quali quanti dove qual quais onde quem são""".split()
 )
-_SMALL_TALK = frozenset(
+SMALL_TALK = frozenset(
     """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
     yes no please cheers great nice well how are welcome sorry so very much lol""".split()
 )
@@ -177,7 +177,7 @@ def unlike_a_question(text: str) -> str | None:
     words without any function word, such as "france capital", pass.
     """
     words = [each.lower().replace("’", "'") for each in _ANY_WORD.findall(text)]
-    if all(word in _SMALL_TALK for word in words):
+    if all(word in SMALL_TALK for word in words):
         return "this does not look like a question"
     english = sum(word.partition("'")[0] in _ENGLISH for word in words)
     foreign = sum(word in _FOREIGN for word in words)

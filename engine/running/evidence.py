@@ -108,7 +108,7 @@ class PathTrace:
 
 
 def _is_repaired(tried: Tried | None) -> bool:
-    return tried is not None and tried.candidate.is_repaired
+    return tried is not None and tried.candidate.source == "repair"
 
 
 def path_answer(

@@ -18,6 +18,7 @@ import re
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -135,6 +136,12 @@ class Judge:
         of_model = folder if asker is None else folder / ASKER_FOLDER
         model = ConfidenceModel.load(of_model / CONFIDENCE_FILE)
         return cls(schema, model, encoder, precedents, asker)
+
+    def over(self, schema: GraphSchema) -> Self:
+        """Return it for another graph; the models are shared."""
+        other = copy(self)
+        other._schema = schema
+        return other
 
     @property
     def reads(self) -> bool:

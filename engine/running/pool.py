@@ -132,7 +132,7 @@ class PathPool:
         def add(crp: Crp, rank: int, starts: tuple[str, ...], *, narrows: bool) -> None:
             if (meaning := self._meaning(crp)) not in known:
                 known.add(meaning)
-                found.append(Candidate(render_crp(crp), 0.0, 1, starts, rank, narrows))
+                found.append(Candidate(render_crp(crp), 0.0, 1, starts, "search", rank, narrows))
 
         searched = _searched(search, topics)
         for rank, scored in enumerate(searched):

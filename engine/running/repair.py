@@ -139,7 +139,7 @@ class Repair:
         if self.crp is None or self.is_known:
             return None
         text = render_crp(self.crp)
-        return Candidate(text, logprob=0.0, tokens=1, rank=self.chosen, is_repaired=True)
+        return Candidate(text, logprob=0.0, tokens=1, source="repair", rank=self.chosen or 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""

@@ -76,7 +76,7 @@ from kbqa.sparql.crp import (
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError, MalformedResult, QueryTimeout
 from kbqa.sparql.forms import read_crp, render_crp
 from kbqa.sparql.relax import Relaxation, compared_entities, drop_kinds, relaxations
-from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid
+from kbqa.sparql.terms import LiteralTerm, has_scheme, is_mid
 from kbqa.sparql.values import is_number
 
 _NOTHING = Table(("x",), ())
@@ -293,8 +293,7 @@ class Runner:
                 left_s = ends_at - time.monotonic()
                 if each.grounding is not None and each.fate == "unreachable" and left_s > 0:
                     where = find_break(self._graph, each.grounding.crp, left_s)
-                    problem = "; ".join(filter(None, (where, each.problem)))
-                    yield replace(each, problem=problem)
+                    yield replace(each, problem=_joined(where, each.problem))
                 else:
                     yield each
 
@@ -350,8 +349,10 @@ class Runner:
         """Note the operator words of the question that a path does not account for."""
         if tried.relaxation is None or tried.table is None:
             return tried
-        crp, terms = tried.relaxation.crp, [row[0] for row in tried.table.rows]
-        are_numbers = bool(terms) and all(map(_is_number, terms))
+        crp, terms = tried.relaxation.crp, tried.terms
+        are_numbers = bool(terms) and all(
+            isinstance(t, LiteralTerm) and is_number(t) for t in terms
+        )
         mentions = self._grounder.mentions(crp)
         words = find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
         return replace(tried, not_understood=words)
@@ -362,18 +363,11 @@ class Runner:
         return 1.0 if is_class else self._grounder.topic_score(topic)
 
 
-def _is_number(term: Term | None) -> bool:
-    """Return whether an answer is a number."""
-    return isinstance(term, LiteralTerm) and is_number(term)
-
-
 def _with_problems(tried: Tried, problems: Iterable[str]) -> Tried:
     """Add what was wrong in reading a candidate, and with the names of the reading that counts."""
     assert tried.grounding is not None
     unknown = (f"no entity is called {name!r}" for name in tried.grounding.unlinked)
-    return replace(
-        tried, problem="; ".join((*problems, *tried.grounding.replaced, *unknown)) or None
-    )
+    return replace(tried, problem=_joined(*problems, *tried.grounding.replaced, *unknown))
 
 
 def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
@@ -620,24 +614,25 @@ class GivenTrace:
     tried: Tried
 
     @property
-    def _found(self) -> Tried | None:
+    def answering(self) -> Tried | None:
+        """The path, if it has answers."""
         return None if self.tried.table is None else self.tried
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record, with the path as the only candidate."""
         return {
-            **path_record(self._found),
-            "beam": None if self._found is None else 0,
-            "beams": [self.tried.to_dict("given")],
+            **path_record(self.answering),
+            "beam": None if self.answering is None else 0,
+            "beams": [self.tried.to_dict()],
         }
 
     def describe(self) -> list[str]:
         """Return the path in English, and how far it was relaxed."""
-        if self._found is None or self._found.relaxation is None:
+        if self.answering is None or self.answering.relaxation is None:
             lines = self.tried.candidate.text.splitlines()
             return ["The path as it was read:", *(f"  {line}" for line in lines)]
-        level = self._found.relaxation.level
-        found = describe_found(self._found, "Of the path that was given")
+        level = self.answering.relaxation.level
+        found = describe_found(self.answering, "Of the path that was given")
         return [*found, f"The path was given, relaxation: {level}."]
 
 
@@ -669,7 +664,8 @@ def run_given(
     linked = [e for e in asked.linked if written & {normalise(e.name), normalise(e.mention)}]
     runner = Runner(replace(asked, given=(), linked=tuple(linked)), graph, names, timeout_s)
     # What a person writes has no probability.
-    execution = runner.run_first([Candidate(render_crp(crp), logprob=0.0, tokens=0)], relax=relax)
+    candidate = Candidate(render_crp(crp), logprob=0.0, tokens=0, source="given")
+    execution = runner.run_first([candidate], relax=relax)
     execution = with_names(graph, replace(execution, tried=tuple(runner.check(execution.tried))))
     [tried] = execution.tried
     tried = replace(tried, problem=_joined(*reading.problems, tried.problem))

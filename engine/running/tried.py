@@ -37,10 +37,6 @@ Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed", "
 ``reachable``: its main path. ``failed``: the graph did not answer. ``unfit``: it answers another
 question."""
 
-Source = Literal["writer", "search", "repair", "walk", "given"]
-"""Where a candidate comes from: the model wrote it, a search of the graph added it, a repair found
-it, it is the way of a walk or of retrieved triples, or a person wrote it."""
-
 Said: TypeAlias = tuple[str, int | frozenset[Term]]
 
 FIRST_ANSWERS = 3
@@ -129,13 +125,13 @@ class Tried:
             return "yes", 1
         return "answers" if self.boolean is None else "no", frozenset(self.terms)
 
-    def to_dict(self, source: Source | None = None) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON record; ``boolean`` and ``count`` are there only if they are set."""
         values = {"boolean": self.boolean, "count": self.count}
         return {
             **written_record(self.candidate.text),
             "crp_words": self._words(),
-            "source": source or self.candidate.source,
+            "source": self.candidate.source,
             "logprob": round(self.candidate.logprob, 4),
             "fate": self.fate,
             "problem": self.problem,
@@ -177,12 +173,6 @@ class Execution:
         if any(each.fate == "failed" for each in written):
             return "no path that was written could be followed"
         return "no path that was written exists"
-
-    def beside(self, looked_at: Sequence[Tried]) -> "Execution":
-        """Add candidates that were looked at before; those that are there stay as they are."""
-        here = {each.candidate for each in self.tried}
-        others = (each for each in looked_at if each.candidate not in here)
-        return Execution((*self.tried, *others), self.best)
 
 
 def with_names(graph: Graph, execution: Execution) -> Execution:
@@ -420,7 +410,7 @@ def _features(tried: Tried, share: float, support: float) -> Features:
         "token_logprob": candidate.logprob / candidate.tokens,
     }
     searched = {}
-    if candidate.rank is not None:
+    if candidate.is_searched:
         narrows = float(candidate.narrows)
         searched = {"searched": 1.0, "rank": float(candidate.rank), "narrows": narrows}
     return {

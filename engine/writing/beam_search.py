@@ -11,6 +11,7 @@ Tokens without an alternative are not searched for; the model reads several of t
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import accumulate
@@ -36,6 +37,7 @@ from kbqa.engine.writing.steering import (
     walked_topics,
 )
 from kbqa.kb.deadline import check_deadline, held
+from kbqa.kb.graph import Graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -414,6 +416,12 @@ class SmallModelGenerator(ABC):
             return []
         with held(self._lock, self.name):
             return self._write(requests, n, progress)
+
+    def over(self, graph: Graph) -> Self:
+        """Return it for another graph; see `Generator.over`."""
+        other = copy(self)  # with the same lock
+        other._decoding = Decoding(self._decoding.level, graph)
+        return other
 
     @abstractmethod
     def _write(

@@ -38,6 +38,10 @@ DecodingLevel = Literal["none", "schema", "graph"]
 
 DEFAULT_LEVEL: DecodingLevel = "graph"
 
+Source = Literal["writer", "search", "repair", "walk", "given"]
+"""Where a candidate comes from: the model wrote it, a search of the graph added it, a repair found
+it, it is the way of a walk or of retrieved triples, or a person wrote it."""
+
 DEFAULT_ADAPTER = Path(__file__).parent / "adapter"
 DEFAULT_BEAMS = 5
 MAX_NEW_TOKENS = 256  # of a text; the published CRPs have under 250
@@ -71,17 +75,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it, or as a search of the graph or a repair found it."""
+    """A CRP as it was written or found."""
 
     text: str  # may not be a CRP at all
     logprob: float  # sum over the tokens, natural log; 0 if not written; always finite
     tokens: int  # end of text included
     topics: tuple[str, ...] = ()  # mids of topics that lead to an answer; only at level `graph`
-    # Among the paths that a search found, from 0, or that of the path which it narrows; None if the
-    # model wrote it.
-    rank: int | None = None
+    source: Source = "writer"
+    rank: int = 0  # among the paths that a search found, or that of the path which it narrows
     narrows: bool = False  # the search added a condition, an order or a comparison to a path
-    is_repaired: bool = False  # it was chosen in a repair, which is a search, too
     # Of the prompt that it answers; None if not known, as in files of an older kbqa.
     input_tokens: int | None = field(default=None, compare=False)
 
@@ -91,15 +93,8 @@ class Candidate:
 
     @property
     def is_searched(self) -> bool:
-        """Whether a search found it."""
-        return self.rank is not None
-
-    @property
-    def source(self) -> Literal["writer", "search", "repair"]:
-        """Where it comes from."""
-        if self.is_repaired:
-            return "repair"
-        return "search" if self.is_searched else "writer"
+        """Whether a search found it; a repair is one, too."""
+        return self.source in ("search", "repair")
 
 
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
@@ -157,6 +152,9 @@ class Generator(Protocol):
             DeadlineExceeded: The deadline passed.
         """
 
+    def over(self, graph: "Graph") -> "Generator":
+        """Return it for another graph, which constrains the writing; the model is shared."""
+
 
 def write_apart(
     generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
@@ -197,6 +195,10 @@ class NoPaths:
         """Write nothing."""
         return [[] for _ in requests]
 
+    def over(self, graph: "Graph") -> "NoPaths":
+        """Return itself."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class SavedBeams:
@@ -216,6 +218,10 @@ class SavedBeams:
         if requests:
             raise ModelError(f"{self.name} holds no paths for {requests[0].question!r}")
         return []
+
+    def over(self, graph: "Graph") -> "SavedBeams":
+        """Return itself."""
+        return self
 
 
 Backend = Literal["transformers", "openvino", "vllm", "server"]

@@ -7,7 +7,7 @@ around the prompt. Each candidate is a request, since not every server supports 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pydantic import BaseModel, Field
 
@@ -32,6 +32,7 @@ from kbqa.engine.writing.generate import (
     Request,
 )
 from kbqa.engine.writing.steering import Decoding
+from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import KbqaError, ModelError
 
 if TYPE_CHECKING:
@@ -146,6 +147,10 @@ class ServerGenerator:
             best_walked(written, n, self._decoding.steps(request.topics, form) if written else None)
             for request, written in zip(requests, found, strict=True)
         ]
+
+    def over(self, graph: Graph) -> Self:
+        """Return itself: the server must not be constrained."""
+        return self
 
     def _continuations(self, request: Request, n: int) -> list[_Continuation]:
         text = self._prompt.render(request.question, request.relations)

@@ -176,7 +176,7 @@ def test_of_the_two_means_the_last_two_topics(engine: Engine) -> None:
 
 def test_which_one_is_of_what_was_asked_for(engine: Engine) -> None:
     completed = after(engine, "Which one uses the real?", NEIGHBOURS)
-    assert completed.question == "which countries uses the real?"
+    assert completed.question == "which country uses the real?"
 
 
 def test_where_alone_asks_the_last_question_with_where(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.evaluation.compare import COST_NAMES, row_costs
+from kbqa.engine.evaluation.breakdowns import row_costs
 from kbqa.engine.evaluation.plots import new_figure
 from kbqa.engine.evaluation.rows import RecordedRun, Row, read_run, setting_text
 from kbqa.engine.evaluation.scores import RESAMPLES, Mean, bootstrap_mean
@@ -25,14 +25,14 @@ from tools.options import FILE, NEW_FILE
 # Colours that colour-blind readers can distinguish: Okabe and Ito 2008.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
 _BY_NAME = {f"names.{name}": text for name, text in NAME_METRICS.items()}
-METRICS = {**METRIC_NAMES, **_BY_NAME, **COST_NAMES}
+_SCORES = {**METRIC_NAMES, **_BY_NAME}
 
 
 @click.command(help=__doc__)
 @click.argument("files", metavar="RUN.jsonl…", type=FILE, nargs=-1, required=True)
 @click.option("--versus", metavar="SETTING", required=True)
 @click.option("--line", "same", metavar="SETTING", multiple=True, default=["method.name"])
-@click.option("--metric", type=click.Choice(list(METRICS)), default="f1", show_default=True)
+@click.option("--metric", default="f1", show_default=True)
 @click.option("--resamples", type=click.IntRange(100), default=RESAMPLES, show_default=True)
 @click.option("--output", type=NEW_FILE, required=True, metavar="PNG")
 def main(
@@ -44,7 +44,7 @@ def main(
     output: Path,
 ) -> None:
     """Print the figures, and write the picture."""
-    label = METRICS[metric]
+    label = _SCORES.get(metric, metric.replace("_", " "))
     found: dict[str, dict[str, Mean]] = defaultdict(dict)
     for run in map(read_run, files):
         line = ", ".join(_setting(run, each) for each in same)
@@ -92,7 +92,7 @@ def _measured(row: Row, metric: str) -> float | None:
     """Return a row's value; None if it is not known, or not evidenced."""
     if row.tier == "none":
         return None
-    if metric in COST_NAMES:
+    if metric not in _SCORES:
         return row_costs(row).get(metric)
     scores = row.name_scores if metric in _BY_NAME else row.scores
     return None if scores is None else getattr(scores, metric.removeprefix("names."))

@@ -180,7 +180,7 @@ def choose(*arguments: str) -> ChatChoice:
     def command(chat: ChatChoice, limits: ChatLimits) -> None:
         chosen.append(replace(chat, limits=limits))
 
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(command, arguments, auto_envvar_prefix="KBQA")
     if result.exit_code:
         raise click.UsageError(result.output)
     return chosen[0]
@@ -188,7 +188,24 @@ def choose(*arguments: str) -> ChatChoice:
 
 def test_by_default_there_is_no_general_model():
     assert choose() == ChatChoice()
-    assert choose("--llm-limit", "1").open() is None
+    assert choose().open() is None
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [("--llm-extra", '{"seed": 7}'), ("--llm-limit", "1"), ("--no-llm-cache",)],
+)
+def test_an_option_of_the_general_model_without_one_is_refused(typed, monkeypatch):
+    """They were ignored without a word."""
+    with pytest.raises(click.UsageError, match=f"{typed[0]} is about a general model: add --llm"):
+        choose(*typed)
+    monkeypatch.setenv("KBQA_LLM_MODEL", "gpt-4o-mini")
+    assert choose(*typed).model == "gpt-4o-mini"
+
+
+def test_a_variable_about_the_general_model_may_wait_for_one(monkeypatch):
+    monkeypatch.setenv("KBQA_LLM_LIMIT", "1")
+    assert choose().limits.usd == 1
 
 
 def test_every_option_is_taken():

@@ -108,6 +108,15 @@ REFUSALS = [
     "It is not possible to answer.",
     "Unable to determine",
     "Sorry, there is no information about it.",
+    "I see no relevant relation.",
+    "Based on the given facts, it is not known.",
+    "The answer is unknown.",
+    "It cannot be determined.",
+    "There isn't any evidence.",
+    "Not applicable",
+    "We are not able to clearly identify it.",
+    "I don't have access to the graph.",
+    "None of these.",
 ]
 
 

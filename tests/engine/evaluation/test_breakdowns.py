@@ -202,10 +202,16 @@ def test_walks_end_at_a_depth_and_with_or_without_an_answer() -> None:
     silent = _walked("e", [_asked("relations", hop=4), _asked("answer", hop=0)]) | {"answers": []}
     assert measure_stops(_read([*ROWS, silent])) == [
         WalkEnd("depth", 2, 2.5, 1),
-        WalkEnd("nothing", 1, 2.0, 0),
-        WalkEnd("all", 3, pytest.approx(7 / 3), 1),
+        WalkEnd("nothing", 1, 0.0, 0),
+        WalkEnd("all", 3, pytest.approx(5 / 3), 1),
     ]
     assert measure_stops(_read(ROWS[2:])) == []
+
+
+def test_a_walk_is_not_as_deep_as_the_hop_at_which_it_was_stopped() -> None:
+    stopped = [_asked("relations"), _asked("relations", hop=2, chosen=[]), _asked("answer", hop=0)]
+    [end, _] = measure_stops(_read([_walked("f", stopped, "stopped")]))
+    assert end == WalkEnd("stopped", 1, 1.0, 0)
 
 
 def test_questions_are_told_apart_by_their_number_of_gold_answers() -> None:
@@ -237,7 +243,7 @@ def test_the_report_of_a_run_has_its_steps(tmp_path: Path) -> None:
         "relations 1 (50.0%) 1 (50.0%) 4 (2) 2 (1)",
         "all 1 (33.3%) 1 (33.3%) 4 (2) 2 (1)",
         "depth 1 50.0% 1.00 0 (0.0%)",
-        "all 2 100.0% 1.50 0 (0.0%)",
+        "all 2 100.0% 0.50 0 (0.0%)",
     ):
         assert said in rows
 
@@ -301,6 +307,8 @@ def test_costs_of_questions_are_summarised() -> None:
         "input_tokens": (50.0, 3),
         "output_tokens": (pytest.approx(50 / 3), 3),
         "tokens": (pytest.approx(200 / 3), 3),
+        "general_input_tokens": (30.0, 3),
+        "general_output_tokens": (pytest.approx(10 / 3), 3),
         "queries of a repair": (20.0, 3),
         "seconds": (3.0, 2),
         "seconds of link": (2.0, 2),

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from made_runs import MadeRow, make_failed_row, make_row, make_walked_row, write_run
 
+from kbqa.engine.evaluation.breakdowns import measure_costs
 from kbqa.engine.evaluation.compare import (
     Change,
     RunComparison,
@@ -117,11 +118,14 @@ def test_what_a_question_takes_is_compared(tmp_path: Path) -> None:
     second = [_costly("a", 2, 500), _costly("b", 2, 1500, seconds={"answer": 3.0})]
     compared = _compare(tmp_path, first, second)
     found = {name: (one.a, one.b, one.change.mean) for name, one in compared.costs.items()}
-    assert found == {
+    assert {name: found[name] for name in found if " of " not in name} == {
         "calls": (3.0, 2.0, pytest.approx(-1 / 3)),
         "general_calls": (3.0, 2.0, pytest.approx(-1 / 3)),
         "input_tokens": (2000.0, 1000.0, -0.5),
         "output_tokens": (30.0, 20.0, pytest.approx(-1 / 3)),
+        "tokens": (2030.0, 1020.0, pytest.approx(-1010 / 2030)),
+        "general_input_tokens": (2000.0, 1000.0, -0.5),
+        "general_output_tokens": (30.0, 20.0, pytest.approx(-1 / 3)),
         "seconds": (1.5, 2.25, 0.5),
         "input_tokens_per_call": (pytest.approx(4000 / 6), 500.0, -0.25),
     }
@@ -129,6 +133,22 @@ def test_what_a_question_takes_is_compared(tmp_path: Path) -> None:
     assert compared.to_dict()["costs"]["calls"]["n"] == 2
     text = render_text(compare_sections(compared, 0))
     assert "2  2,000.00  1,000.00  -50.0% [-50.0%, -50.0%]\n" in text
+
+
+def test_a_comparison_has_the_costs_of_both_reports(tmp_path: Path) -> None:
+    """It once counted the tokens of the general model alone."""
+    general = {"calls": 2, "input_tokens": 1000, "output_tokens": 20}
+    writer = {"calls": 1, "input_tokens": 60, "output_tokens": 100, "best_tokens": 40}
+    both = make_row("a", calls=3, usage={"specialised": writer, "general": general})
+    paths = [write_run(tmp_path, [row], name) for row, name in ((both, "a"), (make_row("a"), "b"))]
+    a, b = map(read_run, paths)
+    costs = compare_runs(a, b).costs
+    assert (costs["input_tokens"].a, costs["input_tokens"].b) == (1060, 60)
+    assert (costs["output_tokens"].a, costs["output_tokens"].b) == (60, 40)
+    assert (costs["general_input_tokens"].a, costs["general_input_tokens"].b) == (1000, 0)
+    reports = measure_costs(a.rows), measure_costs(b.rows)
+    for name in costs.keys() & reports[0].keys():
+        assert (costs[name].a, costs[name].b) == tuple(one[name].mean for one in reports)
 
 
 def test_costs_that_a_run_does_not_know_are_left_out(tmp_path: Path) -> None:
@@ -139,7 +159,10 @@ def test_costs_that_a_run_does_not_know_are_left_out(tmp_path: Path) -> None:
     assert {name: one.n for name, one in costs.items()} == {
         "calls": 1,
         "general_calls": 1,
+        "queries of a repair": 1,
         "seconds": 1,
+        "seconds of write": 1,
+        "seconds of execute": 1,
     }
     failed = [make_failed_row("a")]
     compared = _compare(tmp_path, failed, failed)

@@ -154,7 +154,7 @@ def test_thinking_is_counted_and_extra_parameters_are_recorded(
     manifest = json.loads(manifest_path(output).read_text())
     assert manifest["method"]["general_model"].endswith(' with {"top_k": 1}')
     told = CliRunner().invoke(main, ["report", str(output)]).output
-    assert re.search(r"of these with reasoning, which is not read +1", told)
+    assert re.search(r"reasoned calls +1", told)
 
 
 REPLIES = [

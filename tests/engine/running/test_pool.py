@@ -80,7 +80,7 @@ def test_what_is_written_does_not_wait_long_for_what_is_searched(
     demo: Graph, pool: PathPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there_and_back = " -> location.location.containedby <- location.location.containedby" * 30
-    endless = Candidate(f"Kenya{there_and_back}\n?x = Euro", 0.0, 1, (), 0)
+    endless = Candidate(f"Kenya{there_and_back}\n?x = Euro", 0.0, 1, (), "search")
     monkeypatch.setattr(pool, "find", lambda asked, tried: [endless])
     monkeypatch.setattr(method, "SEARCHED_LIMIT_S", 0.5)
     with _asking(demo, pool) as engine:
@@ -95,7 +95,7 @@ def test_what_the_question_asks_is_found_first(demo: Graph, pool: PathPool) -> N
     first, *others = _find(demo, pool, CAPITAL)
     assert CURRENCY in first.text
     assert (first.is_searched, first.rank, first.logprob) == (True, 0, 0.0)
-    assert [each.rank for each in others] == sorted(each.rank or 0 for each in others)
+    assert [each.rank for each in others] == sorted(each.rank for each in others)
     assert all("location.country.capital" not in each.text.split("->")[-1] for each in others[:1])
 
 

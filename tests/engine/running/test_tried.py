@@ -181,9 +181,10 @@ def test_each_figure_has_the_value_that_the_model_is_fitted_on() -> None:
         grounding=Grounding(ordered, ("Zorblax",), {}),
     )
     searched = replace(
-        _tried(0.0, "m.3", topic_score=0.5), candidate=Candidate("text", 0.0, 1, rank=3)
+        _tried(0.0, "m.3", topic_score=0.5),
+        candidate=Candidate("text", 0.0, 1, source="search", rank=3),
     )
-    narrowed = replace(searched, candidate=Candidate("text", 0.0, 1, rank=4, narrows=True))
+    narrowed = replace(searched, candidate=Candidate("text", 0.0, 1, (), "search", 4, narrows=True))
     first, second, third = map(dict, describe_tried([written, searched, narrowed]))
     assert first == {
         "logprob": -2.0,
