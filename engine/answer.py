@@ -255,9 +255,9 @@ class Answer:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return what a notebook shows."""
-        record = self.to_dict()
-        html = as_html(record, self.trace.describe())
-        return {"text/plain": in_one_line(record), "text/html": html}
+        shown = self.parts or (self,)
+        html = "\n".join(as_html(each.to_dict(), each.trace.describe()) for each in shown)
+        return {"text/plain": repr(self), "text/html": html}
 
 
 def rounded(confidence: float | None) -> float | None:
@@ -303,9 +303,10 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     """Write an answer: the answers, how they were found, the evidence and the query."""
     if answer.parts:
         for number, part in enumerate(answer.parts, 1):
-            yield Line(f"{number}. {part.understood or part.question}", "heading", wraps=False)
+            if number > 1:
+                yield from (Line(""), Line(""))
+            yield Line(f"{number}. {part.understood or part.question}", "heading")
             yield from answer_lines(replace(part, understood=None), forms)
-            yield Line("")
         return
     if answer.understood is not None:
         yield Line(f"Understood as: {answer.understood}", "faint")

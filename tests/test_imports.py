@@ -37,6 +37,7 @@ ENGINE_ROOMS = [
     "retrieval",
     "deciding",
     "running",
+    "conversation",
     "methods",
     "engine",
     "methods.*",
@@ -73,7 +74,7 @@ TWICE = {
 
 LIMITS = {
     "product files": 168,
-    "product lines": 55_514,
+    "product lines": 56_476,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
 
 
-_WITH_VIA = {"question", "via", "topics", "deadline_s", "as_json"}
+_WITH_VIA = {"question", "via", "topics", "history", "deadline_s", "as_json"}
 """Parameters that mean the same with a server."""
 
 
@@ -68,6 +68,13 @@ _WITH_VIA = {"question", "via", "topics", "deadline_s", "as_json"}
     metavar="MID",
     help="Entity that the question is about; repeatable.",
 )
+@click.option(
+    "--after",
+    "history",
+    multiple=True,
+    metavar="QUESTION",
+    help="Question that QUESTION goes on from; repeatable, the oldest first.",
+)
 @method_options
 @chat_options
 @model_options
@@ -78,6 +85,7 @@ def ask(
     deadline_s: float | None,
     via: str | None,
     topics: tuple[str, ...],
+    history: tuple[str, ...],
     method: MethodChoice,
     chat: ChatChoice,
     model: ModelChoice,
@@ -88,14 +96,16 @@ def ask(
     Numbers and dates are written for reading, with the unit if the graph states one; --json has
     them as the graph does.
 
-    Without QUESTION, a terminal asks for questions one after the other. With - as QUESTION, they
-    are read from standard input, one a line. The exit code is 1 if QUESTION has no answer, or if
-    one of several failed.
+    Without QUESTION, a terminal asks for questions one after the other, and each may go on from
+    those before it. With - as QUESTION, they are read from standard input, one a line, each on its
+    own. The exit code is 1 if QUESTION has no answer, or if one of several failed.
     """
     if question is None and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
         raise click.UsageError("Missing argument 'QUESTION'.")
     if question is not None and not question.strip():
         raise InputError("the question is empty; ask something in words")
+    if history and question in (None, "-"):
+        raise click.UsageError("--after goes with one QUESTION; at the prompt, ask one by one")
     for mid in topics:
         if not is_mid(mid):
             raise InputError(
@@ -114,7 +124,11 @@ def ask(
         check_key("via", via, KEY_VARIABLE)
         with closing(ServedEngine(via)) as served:
             ask_server = partial(
-                served.ask, topics=entities, deadline_s=deadline_s, with_lines=not as_json
+                served.ask,
+                topics=entities,
+                history=history,
+                deadline_s=deadline_s,
+                with_lines=not as_json,
             )
             is_done = _answer_all(question, ask_server, as_json)
     else:
@@ -124,7 +138,7 @@ def ask(
                 return
 
             def ask_engine(text: str) -> Mapping[str, Any]:
-                answer = engine.ask(text, entities, deadline_s=deadline_s)
+                answer = engine.ask(text, entities, history=history, deadline_s=deadline_s)
                 record = answer.to_dict()
                 return record if as_json else {**record, "lines": _lines(answer, engine)}
 
@@ -176,7 +190,8 @@ def _answer_one_of_many(
 
 
 HELP = """\
-Type a question, or one of these:
+Type a question, which may go on from those before it ("and its population?"), or one of these:
+  :new           forget the questions before, and go on from none of them
   :topic NAME    ask the next questions about an entity, by name, mid or number of the list
   :topic none    let the question say what it is about, as at the start
   :topic         list the entities that questions were about
@@ -194,21 +209,25 @@ _KEPT_LINES = 1000
 class Prompt:
     """Takes questions and commands until the user leaves; no error ends it.
 
-    The first questions are about `topics`, if there are any. Answers as JSON take a line each.
+    The first questions are about `topics`, if there are any. While there are, a question goes on
+    from no other. Answers as JSON take a line each.
     """
 
     def __init__(
         self, engine: "Engine", topics: Sequence[Entity], deadline_s: float | None, as_json: bool
     ) -> None:
+        from kbqa.engine.engine import Conversation
         from kbqa.engine.linking.ground import name_topics
 
         self._engine, self._deadline_s, self._as_json = engine, deadline_s, as_json
+        self._conversation = Conversation(engine)
         self._topics = name_topics(engine.resources.graph, topics)
         self._last_topics: list[Entity] = []
         """Entities that questions were about, the latest first."""
         self._last: Answer | None = None
         self._commands: dict[str, Callable[[str], None]] = {
             ":help": lambda _: print_result(HELP),
+            ":new": lambda _: self._conversation.turns.clear(),
             ":topic": self._choose_topic,
             ":path": self._show_or_run_path,
             ":sparql": self._show_query,
@@ -254,8 +273,9 @@ class Prompt:
 
     def _act(self, line: str) -> None:
         if not line.startswith(":"):
+            asked = self._engine if self._topics else self._conversation
             with waiting("Answering"):
-                answer = self._engine.ask(line, self._topics, deadline_s=self._deadline_s)
+                answer = asked.ask(line, self._topics, deadline_s=self._deadline_s)
             self._show(answer)
             return
         name, _, rest = line.partition(" ")
@@ -267,10 +287,11 @@ class Prompt:
     def _show(self, answer: Answer) -> None:
         """Show an answer, and put what it was about before the last topics."""
         self._last = answer
-        topic = answer.trace.to_dict().get("topic") or {}
         about = [*self._topics]
-        if not about and topic.get("mid"):
-            about = [Entity(topic["name"], topic["mid"])]
+        if not about:
+            topics = [each.trace.to_dict().get("topic") or {} for each in _parts(answer)]
+            about = [Entity(each["name"], each["mid"]) for each in topics if each.get("mid")]
+            about = list(dict.fromkeys(about))
         others = [each for each in self._last_topics if each not in about]
         self._last_topics = [*about, *others][:_KEPT_TOPICS]
         if self._as_json:
@@ -307,10 +328,11 @@ class Prompt:
 
     def _show_or_run_path(self, text: str) -> None:
         if not text:
-            path = self._answered().trace.to_dict().get("crp")
-            if path is None:
+            traces = [each.trace.to_dict() for each in _parts(self._answered())]
+            paths = [trace["crp"] for trace in traces if trace.get("crp")]
+            if not paths:
                 raise InputError("no path answered the last question")
-            print_result(path)
+            print_result("\n\n".join(paths))
             return
         lines = [text]
         with suppress(EOFError):
@@ -324,15 +346,20 @@ class Prompt:
         self._show(answer)
 
     def _show_query(self, _: str) -> None:
-        query = self._answered().sparql
-        if query is None:
+        queries = [each.sparql for each in _parts(self._answered()) if each.sparql]
+        if not queries:
             raise InputError("no query answered the last question")
-        print_result(prefix_query(query))
+        print_result("\n\n".join(map(prefix_query, queries)))
 
     def _answered(self) -> Answer:
         if self._last is None:
             raise InputError("nothing has been asked yet")
         return self._last
+
+
+def _parts(answer: Answer) -> Sequence[Answer]:
+    """Return the answers to each of several questions in one, or the one answer."""
+    return answer.parts or (answer,)
 
 
 @contextmanager

@@ -258,6 +258,7 @@ class ServedEngine:
         question: str,
         topics: Sequence[Entity] = (),
         *,
+        history: Sequence[str] = (),
         deadline_s: float | None = None,
         with_lines: bool,
     ) -> Mapping[str, Any]:
@@ -270,6 +271,7 @@ class ServedEngine:
         body = {
             "question": question,
             "topics": [topic.mid for topic in topics],
+            "history": list(history),
             "max_answers": MAX_ANSWERS,
             "lines": with_lines,
         }

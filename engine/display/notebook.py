@@ -24,6 +24,14 @@ _TRIPLES = 50
 
 def in_one_line(record: Mapping[str, Any]) -> str:
     """Write the record of an answer, of any method, as one line of text."""
+    question = record["question"]
+    if len(question) > _LONGEST_QUESTION:
+        question = f"{question[:_LONGEST_QUESTION]}…"
+    said = "; ".join(map(_said, record.get("parts") or (record,)))
+    return one_line(f"<Answer to {question!r}: {said}>")
+
+
+def _said(record: Mapping[str, Any]) -> str:
     answers, confidence = record["answers"], record["confidence"]
     if record.get("boolean") is not None:
         said = "yes" if record["boolean"] else "no"
@@ -36,11 +44,7 @@ def in_one_line(record: Mapping[str, Any]) -> str:
             said += f" and {len(answers) - _IN_LINE:,}{more} more"
     else:
         said = f"none, because {record['problem']}" if record["problem"] else "none"
-    sure = "" if confidence is None else f" (confidence {confidence:.2f})"
-    question = record["question"]
-    if len(question) > _LONGEST_QUESTION:
-        question = f"{question[:_LONGEST_QUESTION]}…"
-    return one_line(f"<Answer to {question!r}: {said}{sure}>")
+    return said if confidence is None else f"{said} (confidence {confidence:.2f})"
 
 
 def as_html(record: Mapping[str, Any], words: Sequence[str]) -> str:
@@ -54,6 +58,8 @@ def as_html(record: Mapping[str, Any], words: Sequence[str]) -> str:
 def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     yield '<div class="kbqa-answer">'
     yield f"<p>{html_name(record['question'])}</p>"
+    if record.get("understood"):
+        yield f"<p>Understood as: {html_name(record['understood'])}</p>"
     if record["status"] == "unsure":
         yield f"<p>Not sure ({record['confidence']:.2f}): {record['doubt']}. Best guess:</p>"
     yield from _answers(record)

@@ -68,6 +68,10 @@ Question = Annotated[str, Field(description="In English.", max_length=MAX_QUESTI
 Topics = Annotated[
     list[str], Field(description="Mids of what it is about, if known.", max_length=20)
 ]
+History = Annotated[
+    list[Question],
+    Field(description="The user's questions before it, oldest first.", max_length=20),
+]
 Mid = Annotated[str, Field(description="An id such as m.09c7w0.", max_length=100)]
 Limit = Annotated[int, Field(ge=1, le=200)]
 
@@ -141,12 +145,17 @@ class _Tools:
         question: Question,
         context: Context[Any, Any],
         topics: Topics = [],  # noqa: B006 - never changed
+        history: History = [],  # noqa: B006 - never changed
         max_answers: Annotated[int, Field(ge=1, le=100)] = 20,
     ) -> records.AskResult:
-        """Answer a question from the graph, with confidence, reasoning path and proof."""
+        """Answer a question from the graph, with confidence, reasoning path and proof.
+
+        A follow-up such as “and its population?” is completed from `history`. Several questions in
+        one have an answer each, in `parts`.
+        """
         with self._told():
             await self._wait(context)
-            ask = partial(self._service.ask, question, topics)
+            ask = partial(self._service.ask, question, topics, history=history)
             return fitted(ask_result(await _with_progress(context, ask), max_answers))
 
     async def link_entities(

@@ -8,7 +8,7 @@ in kbqa's own text form, by `POST /page/relations`.
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +36,7 @@ from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.terms import is_mid
 
 MAX_RELATIONS = 20
+_MOST_HISTORY = 10
 _MEANT = 3
 _HOP = re.compile(r"(->|<-)\s*([\w.]+)")
 _OPEN_HOP = re.compile(r"(?P<before>.*?)(?P<arrow>->|<-)\s*(?P<begun>[\w.]*)$")
@@ -144,11 +145,17 @@ class Asking:
     question: str = ""
     topics: tuple[str, ...] = ()
     path: str = ""
+    history: tuple[str, ...] = ()  # the questions that it goes on from, oldest first
 
     @property
     def url(self) -> str:
         """The address of the page that asks this."""
-        return page_url(self.question, self.topics, self.path)
+        return page_url(self.question, self.topics, self.path, self.history)
+
+    @property
+    def next_history(self) -> Sequence[str]:
+        """What the next question goes on from."""
+        return [*self.history, self.question][-_MOST_HISTORY:]
 
     @property
     def is_empty(self) -> bool:
@@ -161,9 +168,10 @@ class AnswerView:
 
     notes = ORIGIN_NOTES
 
-    def __init__(self, served: Served, asking: Asking) -> None:
-        self.asking = asking
+    def __init__(self, served: Served, asking: Asking, part: str = "") -> None:
+        self.asking, self.part = asking, part  # such as "1 of 2", of several questions in one
         self.record = served.to_dict()
+        self.question = self.record.get("understood") or asking.question
         trace = self.record["trace"]
         self.beams: Sequence[Mapping[str, Any]] = trace.get("beams") or ()
         self.sentences: Sequence[str] = trace.get("crp_words") or ()
@@ -172,7 +180,7 @@ class AnswerView:
         self.how = () if has_path else tuple(served.answer.trace.describe())
         self.dropped: Sequence[str] = trace.get("dropped") or ()
         """Conditions that nothing satisfied."""
-        self.words, self.mentions = _mentions(self.record, asking)
+        self.words, self.mentions = _mentions(self.record, self.question, asking)
 
     @property
     def dropped_besides(self) -> list[str]:
@@ -230,7 +238,7 @@ class AnswerView:
                 fate=_FATES.get(beam["fate"], ""),
                 found=_found(beam),
                 is_best=number == best,
-                url=page_url(asking.question, asking.topics, text) if is_readable else None,
+                url=page_url(self.question, asking.topics, text) if is_readable else None,
             )
             shown.append(candidate)
         return shown
@@ -270,9 +278,27 @@ class AnswerView:
         return f"{opening}: {said}." + ("" if sure is None else f" Confidence {sure:.2f}.")
 
 
-def page_url(question: str, topics: Sequence[str] = (), path: str = "") -> str:
+def answer_views(served: Served, asking: Asking) -> list[AnswerView]:
+    """Return what the page shows of an answer: several, if several questions were asked in one."""
+    parts = served.answer.parts
+    if not parts:
+        return [AnswerView(served, asking)]
+    return [
+        AnswerView(
+            replace(served, answer=replace(part, understood=None), seconds=part.seconds),
+            Asking(part.understood or part.question, asking.topics),
+            f"{number} of {len(parts)}",
+        )
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def page_url(
+    question: str, topics: Sequence[str] = (), path: str = "", history: Sequence[str] = ()
+) -> str:
     """Return the address of the page that asks a question or runs a path."""
     fields = [("q", question), *(("topic", mid) for mid in topics), ("path", path)]
+    fields += [("after", each) for each in history]
     given = [(name, value) for name, value in fields if value]
     return f"/?{urlencode(given)}" if given else "/"
 
@@ -291,9 +317,11 @@ async def home(
     q: str = "",
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
     path: str = "",
+    after: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
 ) -> Response:
     """Show the page; with a question or a path, also its answer."""
-    asking = Asking(" ".join(q.split()), tuple(dict.fromkeys(topic[:20])), path)
+    topics = dict.fromkeys(topic[:20])
+    asking = Asking(" ".join(q.split()), tuple(topics), path, _history(after))
     show = partial(_show, "home.html", caller, asking)
     # A link of another site must not make the server work: the field is filled, no more.
     if asking.is_empty or caller.visit.is_foreign or not caller.visit.is_known:
@@ -304,7 +332,7 @@ async def home(
         raise
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(problem=caller.problem(error))
-    return await show(view=AnswerView(served, asking))
+    return await show(views=answer_views(served, asking))
 
 
 @router.get("/entity/{mid}", response_model=None)
@@ -348,7 +376,8 @@ async def docs(request: Request) -> HTMLResponse:
 @router.post("/page/ask")
 async def ask(body: records.AskBody, caller: TheCaller) -> StreamingResponse:
     """Answer a question for the page's script."""
-    return await _stream(caller, Asking(" ".join(body.question.split()), tuple(body.topics)))
+    question, topics = " ".join(body.question.split()), tuple(body.topics)
+    return await _stream(caller, Asking(question, topics, history=_history(body.history)))
 
 
 @router.post("/page/path")
@@ -364,18 +393,28 @@ async def relations(body: records.PathBody, service: TheService) -> list[str]:
     return await service.look_up(_complete_relation, body.path)
 
 
+def _history(questions: Sequence[str]) -> tuple[str, ...]:
+    """Read the questions before one, of which the latest count."""
+    texts = (" ".join(each.split()) for each in questions)
+    return tuple(filter(None, texts))[-_MOST_HISTORY:]
+
+
 def _ask(caller: Caller, asking: Asking) -> Ask:
     if not asking.path.strip():
-        return partial(caller.service.ask, asking.question, asking.topics)
+        ask = caller.service.ask
+        return partial(ask, asking.question, asking.topics, history=asking.history)
     run, client = caller.service.run_path, caller.visit.client
     return partial(run, asking.path, asking.question, asking.topics, client=client)
 
 
 async def _stream(caller: Caller, asking: Asking) -> StreamingResponse:
     def to_record(served: Served) -> Mapping[str, Any]:
-        view = AnswerView(served, asking)
-        html = _TEMPLATES.get_template("answer.html").render(view=view)
-        return {"html": html, "spoken": view.spoken, "url": asking.url}
+        views = answer_views(served, asking)
+        html = _TEMPLATES.get_template("answers.html").render(
+            views=views, asking=asking, max_question=MAX_QUESTION
+        )
+        spoken = " ".join(view.spoken for view in views)
+        return {"html": html, "spoken": spoken, "url": asking.url}
 
     return await caller.stream(_ask(caller, asking), to_record)
 
@@ -410,7 +449,7 @@ async def _show(
         problem=problem,
         request_id=visit.request_id,
         max_question=MAX_QUESTION,
-        **{"view": None, **shown},
+        **{"views": (), **shown},
     )
     if problem is None:
         return HTMLResponse(html)
@@ -493,10 +532,9 @@ def _entities(text: str, names: Names) -> list[str]:
 
 
 def _mentions(
-    record: Mapping[str, Any], asking: Asking
+    record: Mapping[str, Any], question: str, asking: Asking
 ) -> tuple[list[QuestionPart], list[Mention]]:
     """Mark the words of the question that were taken for entities, with their other meanings."""
-    question = asking.question
     by_words: dict[str, list[Mapping[str, Any]]] = {}
     for each in record["linked"]:
         by_words.setdefault(each["mention"].casefold(), []).append(each)
@@ -525,7 +563,7 @@ def _mention(
 ) -> Mention:
     mids = [each["mid"] for each in linked]
     kept = [mid for mid in asking.topics if mid not in mids]
-    urls = [page_url(asking.question, [*kept, mid]) for mid in mids]
+    urls = [page_url(asking.question, [*kept, mid], history=asking.history) for mid in mids]
     choices = [
         Meaning(each["mid"], each["name"], each["score"], url)
         for each, url in zip(linked, urls, strict=True)

@@ -107,6 +107,14 @@ class AnswerRecord(BaseModel):
     reason: Annotated[str | None, Field(description="Why there is no answer, as a code.")]
     problem: Annotated[str | None, Field(description="The same in a sentence.")]
     doubt: Annotated[str | None, Field(description="Why the answer is unsure, in words.")] = None
+    understood: Annotated[
+        str | None, Field(description="The whole question, where `question` leaves something out.")
+    ] = None
+    parts: Annotated[
+        list[dict[str, Any]],
+        Field(description="If several questions were asked in one, the record of each, in order."),
+    ] = []
+    partial: Annotated[bool, Field(description="Only some of the parts have an answer.")] = False
     truncated: bool
     sparql: Annotated[str | None, Field(description="The query that returned the answers.")]
     evidence: Annotated[
@@ -231,6 +239,7 @@ class ProblemRecord(BaseModel):
 MAX_RESULT_BYTES = 8000
 MAX_EVIDENCE = 20
 MAX_CANDIDATES = 3
+MAX_PART_ANSWERS = 10
 MAX_TYPES = 10
 """Types of an entity in a list of entities."""
 
@@ -267,6 +276,19 @@ class Candidate(BaseModel):
     first_answers: list[str]
 
 
+class PartResult(BaseModel):
+    """The answer to one of several questions that were asked in one."""
+
+    question: Annotated[str, Field(description="In full, so that it can be asked alone.")]
+    status: Literal["answered", "unsure", "none"]
+    answers: list[AnswerItem] = []
+    boolean: bool | None = None
+    count: int | None = None
+    confidence: float | None = None
+    problem: str | None = None
+    path_words: list[str] = []
+
+
 class AskResult(BaseModel):
     """An answer with its proof."""
 
@@ -299,6 +321,14 @@ class AskResult(BaseModel):
         list[str], Field(description="Triples of the graph that prove the first answers.")
     ] = []
     candidates: list[Candidate] = []
+    understood: Annotated[
+        str | None, Field(description="The whole question, if it was completed from `history`.")
+    ] = None
+    parts: Annotated[
+        list[PartResult],
+        Field(description="If several questions were asked in one, the answer to each, in order."),
+    ] = []
+    partial: Annotated[bool, Field(description="Only some parts have an answer.")] = False
     truncated: Truncated = False
 
 
@@ -350,6 +380,7 @@ def ask_result(served: Served, max_answers: int) -> AskResult:
         if number != trace.get("beam") and beam.get("crp")
     ]
     problem, advice = record["problem"], _ADVICE.get(record["reason"] or "", "")
+    parts = record.get("parts") or []
     return AskResult.model_validate(
         {
             **record,  # fields of other names are ignored
@@ -363,7 +394,17 @@ def ask_result(served: Served, max_answers: int) -> AskResult:
                 for each in evidence[:MAX_EVIDENCE]
             ],
             "candidates": others[:MAX_CANDIDATES],
+            "parts": [
+                {
+                    **each,
+                    "question": each.get("understood") or each["question"],
+                    "answers": each["answers"][:MAX_PART_ANSWERS],
+                    "path_words": each["trace"].get("crp_words") or [],
+                }
+                for each in parts
+            ],
             "truncated": record["truncated"]
+            or any(each["truncated"] or len(each["answers"]) > MAX_PART_ANSWERS for each in parts)
             or len(evidence) > MAX_EVIDENCE
             or _unless_long(source) != source
             or _unless_long(query) != query,

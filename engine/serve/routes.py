@@ -4,7 +4,8 @@ An answer is sent as its record, or as server-sent events: progress as it happen
 `answer` or `error`.
 
 The others' protocols are OpenAI's chat, the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL. A
-chat's question is the last message of the user. Its answer is whole, with the record as ``kbqa``.
+chat's question is the last message of the user, which may go on from those before it. Its answer is
+whole, with the record as ``kbqa``.
 """
 
 import asyncio
@@ -228,11 +229,14 @@ async def ask_by_url(
     q: Annotated[records.Question, Query()],
     caller: TheCaller,
     topic: Annotated[records.Topics, Query()] = [],  # noqa: B006 - FastAPI copies defaults
+    after: Annotated[records.History, Query()] = [],  # noqa: B006 - FastAPI copies defaults
     timeout_s: Annotated[records.TimeoutS, Query()] = None,
     max_answers: Annotated[records.MaxAnswers, Query()] = DEFAULT_MAX_ANSWERS,
 ) -> Response:
     """Answer a question, for curl: as POST does."""
-    body = records.AskBody(question=q, topics=topic, timeout_s=timeout_s, max_answers=max_answers)
+    body = records.AskBody(
+        question=q, topics=topic, history=after, timeout_s=timeout_s, max_answers=max_answers
+    )
     return await ask(body, caller)
 
 
@@ -414,13 +418,14 @@ async def models() -> dict[str, Any]:
 
 @openai_routes.post("/chat/completions")
 async def chat(body: ChatBody, caller: TheCaller) -> Response:
-    """Answer the last message of the user."""
+    """Answer the last message of the user, which may go on from the user's messages before."""
     if body.model != MODEL:
         raise HTTPException(404, f"The only model is {MODEL}.")
-    asked = [message for message in body.messages if message.role == "user"]
+    asked = [message.text() for message in body.messages if message.role == "user"]
     if not asked:
         raise InputError("no message is of the user")
-    served = await caller.wait(caller.service.ask(asked[-1].text()))
+    history = _recent([text for text in asked[:-1] if _can_be_asked(text)])
+    served = await caller.wait(caller.service.ask(asked[-1], history=history))
     if body.stream:
         return StreamingResponse(_chunks(served), media_type=MEDIA_TYPE)
     message = {"role": "assistant", "content": content_of(served.answer)}
@@ -439,8 +444,30 @@ async def chat(body: ChatBody, caller: TheCaller) -> Response:
     )
 
 
+def _can_be_asked(text: str) -> bool:
+    """Return whether a message was answered: one that was refused does not end a chat."""
+    return 0 < len(" ".join(text.split()).encode("utf-8", "surrogatepass")) <= MAX_QUESTION
+
+
+def _recent(history: Sequence[str]) -> Sequence[str]:
+    """Return the last 10 to 19 questions.
+
+    Where they begin moves in steps: only with the same questions before it is an answer in memory.
+    """
+    return history[max(len(history) // 10 - 1, 0) * 10 :]
+
+
 def content_of(answer: Answer) -> str:
     """Write an answer as text: the names, how sure they are, and the path in words."""
+    if answer.parts:
+        return "\n\n".join(
+            f"{number}. {part.understood or part.question}\n\n"
+            f"{content_of(replace(part, understood=None))}"
+            for number, part in enumerate(answer.parts, 1)
+        )
+    if answer.understood is not None:
+        said = content_of(replace(answer, understood=None))
+        return f"{said}\n\nUnderstood as: {answer.understood}"
     if answer.status == "none":
         advice = _ADVICE.get(answer.reason or "", "")
         return f"No answer: {(answer.problem or '').removesuffix('.')}.{advice}"
@@ -569,7 +596,12 @@ async def text2sparql(
 
 
 def _query_of(answer: Answer) -> str:
-    """Return the query that answered, or that of the best candidate, or one without results."""
+    """Return the query that answered, or that of the best candidate, or one without results.
+
+    Of several questions in one it is that of the first that has an answer.
+    """
+    if answer.parts:
+        return _query_of(next((part for part in answer.parts if part.sparql), answer.parts[0]))
     if answer.sparql is not None:
         return answer.sparql
     tried = answer.trace.tried if isinstance(answer.trace, PathTrace) else ()

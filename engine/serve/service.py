@@ -445,23 +445,35 @@ class Service:
         or each is answered again. The deadline of each includes waiting; it is at most the
         server's own.
         """
-        text, entities, engine = _checked(question), _topics(topics), self.engine
+        text, entities = _checked(question), _topics(topics)
         before, limit_s = tuple(map(_checked, history)), self._limit(deadline_s)
         turns = list[Answer]()
         for at, earlier in enumerate(before):
-            served = await self.ask(
-                earlier, history=before[:at], deadline_s=deadline_s, watch=watch
-            )
+            served = await self._ask_after(before[:at], turns, earlier, [], limit_s, watch)
             turns += served.answer.parts or (served.answer,)
+        return await self._ask_after(before, turns, text, entities, limit_s, watch)
+
+    async def _ask_after(
+        self,
+        before: tuple[str, ...],
+        turns: Sequence[Answer],
+        text: str,
+        topics: Sequence[Entity],
+        limit_s: float,
+        watch: Watch | None,
+    ) -> Served:
+        """Answer a question after those before it, whose answers are `turns`."""
+        engine = self.engine
         key = (text, tuple(topics), before)
         cached = self._cache.get(key)
         if cached is not None:
             self._cache.move_to_end(key)
             self._observer.looked_in_cache("hit")
             return cached
-        run = partial(self._answer, engine, text, turns, entities, limit_s)
+        run = partial(self._answer, engine, text, tuple(turns), topics, limit_s)
         served = await self._share((key, limit_s), run, limit_s, watch)
-        if served.answer.reason != "graph":  # it may answer next time
+        if all(each.reason != "graph" for each in (served.answer, *served.answer.parts)):
+            # Else it may answer next time.
             self._cache[key] = replace(served, is_cached=True)
             self._cache.move_to_end(key)
             if len(self._cache) > self.settings.cached_answers:

@@ -33,17 +33,18 @@ export function startAsking() {
   reveal(...all(".add", form));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    ask({ question: question.value, topics: chosen() });
+    ask({ question: question.value, topics: chosen(), before: earlier(topics) });
   });
+  results.addEventListener("submit", followUp);
   question.addEventListener("input", () => {
     if (question.value !== asked) for (const chip of all("[data-of-question]", topics)) chip.remove();
   });
   cancelButton.addEventListener("click", cancel);
   topics.addEventListener("click", (event) => {
-    const drop = event.target.closest("[data-drop-topic]");
+    const drop = event.target.closest("[data-drop-topic], [data-drop-after]");
     if (!drop) return;
     event.preventDefault();
-    drop.closest(".topic").remove();
+    drop.closest(".topic, .after").remove();
     question.focus();
   });
   document.addEventListener("click", followLink);
@@ -55,7 +56,7 @@ export function startAsking() {
   const problem = one(".problem", results);
   if (problem) onceReady(problem);
   const article = one("article.result", results);
-  if (article) remember(article.dataset.question, article.dataset.url);
+  if (article) remember(question.value, location.pathname + location.search);
 }
 
 export function cancel() {
@@ -65,30 +66,54 @@ export function cancel() {
 }
 
 const chosen = () => all(".topic input", topics).map((input) => input.value);
+const earlier = (inside) => all("[name=after]", inside).map((input) => input.value);
+const read = (fields) => ({
+  question: fields.get("q") ?? "",
+  topics: fields.getAll("topic"),
+  path: fields.get("path") ?? "",
+  before: fields.getAll("after"),
+});
 
 function followLink(event) {
   const link = event.target.closest("a[data-ask], .examples a, .history a, a[data-again]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   link.closest("dialog")?.close();
-  const fields = new URL(link.href).searchParams;
-  const name = link.matches("[data-ask]") ? one("bdi", link)?.textContent : null;
-  const asking = { question: fields.get("q") ?? "", topics: fields.getAll("topic"), path: fields.get("path") ?? "" };
-  fill(asking, name);
+  const asking = read(new URL(link.href).searchParams);
+  fill(asking, link.matches("[data-ask]") ? one("bdi", link)?.textContent : null);
+  ask(asking);
+}
+
+function followUp(event) {
+  if (!event.target.matches(".follow")) return;
+  event.preventDefault();
+  const asking = { question: one("[name=q]", event.target).value, topics: [], before: earlier(event.target) };
+  if (!asking.question.trim()) return;
+  fill(asking, null);
   ask(asking);
 }
 
 function runPath({ article, path }) {
-  const fields = new URL(article.dataset.url, location.href).searchParams;
-  ask({ question: fields.get("q") ?? "", topics: fields.getAll("topic"), path }, { beside: true });
+  const { topics: mids } = read(new URL(article.dataset.url, location.href).searchParams);
+  const original = "edited" in article.dataset ? article.previousElementSibling : article;
+  ask({ question: article.dataset.question, topics: mids, before: [], path }, { original });
 }
 
-function fill({ question: text, topics: mids }, name) {
+function fill({ question: text, topics: mids, before }, name) {
   question.value = text;
   asked = text;
+  one(".after", topics)?.remove();
+  if (before.length) topics.prepend(afterChip(before));
   const names = new Map(all(".topic", topics).map((chip) => [one("input", chip).value, one("bdi", chip).textContent]));
   all(".topic", topics).forEach((chip) => chip.remove());
   mids.forEach((mid, n) => addTopic(mid, names.get(mid) ?? (n === mids.length - 1 && name) ?? mid, true));
+}
+
+function afterChip(before) {
+  const inputs = before.map((text) => make("input", { type: "hidden", name: "after", value: text }));
+  const more = before.length > 1 ? [" ", make("small", { textContent: `and ${before.length - 1} before it` })] : [];
+  const drop = make("a", { href: "/", textContent: "✕", ariaLabel: "Not after another question", dataset: { dropAfter: "" } });
+  return make("span", { className: "after" }, ...inputs, "After: ", make("bdi", { textContent: before.at(-1) }), ...more, " ", drop);
 }
 
 function addTopic(mid, name, isOfQuestion) {
@@ -100,7 +125,8 @@ function addTopic(mid, name, isOfQuestion) {
   topics.insertBefore(chip, one(".add", topics));
 }
 
-async function ask(asking, { push = true, beside = false } = {}) {
+// An edited path is shown beside the original article.
+async function ask(asking, { push = true, original = null } = {}) {
   if (!asking.question.trim() && !asking.path?.trim()) return;
   if ("needsKey" in document.body.dataset && !savedKey()) {
     one("dialog#key").showModal();
@@ -114,7 +140,7 @@ async function ask(asking, { push = true, beside = false } = {}) {
   try {
     const outcome = await stream(asking, controller.signal);
     if (running !== controller) return;
-    show(outcome, beside);
+    show(outcome, original);
     if (push && outcome.url !== location.pathname + location.search) history.pushState(null, "", outcome.url);
     document.title = `${asking.question.slice(0, 80) || "A path"} – kbqa`;
     keep();
@@ -123,14 +149,14 @@ async function ask(asking, { push = true, beside = false } = {}) {
   } catch (error) {
     if (running !== controller) return;
     if (error.name === "AbortError") say("Cancelled.");
-    else showProblem(error, () => ask(asking, { push, beside }));
+    else showProblem(error, () => ask(asking, { push, original }));
   } finally {
     if (running === controller) end();
   }
 }
 
-async function stream({ question: text, topics: mids, path }, signal) {
-  const body = { question: text, topics: mids, ...(path ? { path } : {}) };
+async function stream({ question: text, topics: mids, before, path }, signal) {
+  const body = { question: text, topics: mids, ...(path ? { path } : { history: before }) };
   const response = await request(path ? "/page/path" : "/page/ask", { body, signal, accept: "text/event-stream" });
   for await (const { name, data } of events(response)) {
     if (name === "answer") return data;
@@ -180,11 +206,11 @@ function step(stage) {
   say(`${words}.`, { isShown: true });
 }
 
-function show(outcome, beside) {
-  const original = one("article.result:not([data-edited])", results);
+function show(outcome, original) {
   const nodes = fragment(outcome.html);
-  if (beside && original) {
-    results.replaceChildren(original, ...nodes);
+  if (original) {
+    one("article.result[data-edited]", results)?.remove();
+    original.after(...nodes);
     const edited = one("article.result[data-edited]", results);
     edited.prepend(difference(original, edited));
     edited.scrollIntoView({ block: "nearest" });
@@ -265,8 +291,7 @@ function restore() {
     all("article.result", results).forEach(enhance);
     return;
   }
-  const fields = new URLSearchParams(location.search);
-  const asking = { question: fields.get("q") ?? "", topics: fields.getAll("topic"), path: fields.get("path") ?? "" };
+  const asking = read(new URLSearchParams(location.search));
   fill(asking, null);
   ask(asking, { push: false });
 }

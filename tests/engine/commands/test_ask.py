@@ -79,7 +79,7 @@ def test_quit_leaves(typed) -> None:
 
 def test_help_lists_every_command(typed) -> None:
     printed = typed(":help").out
-    for name in (":topic", ":path", ":sparql", ":json", ":help", ":quit"):
+    for name in (":new", ":topic", ":path", ":sparql", ":json", ":help", ":quit"):
         assert f"\n  {name}" in printed
 
 
@@ -109,6 +109,39 @@ def test_json_prints_each_answer_as_a_line(typed) -> None:
     printed = typed(QUESTION, replies=[MONEY], as_json=True).out
     record = json.loads(printed.splitlines()[1].removeprefix("kbqa> "))
     assert record["answers"][0]["name"] == "Jamaican dollar"
+
+
+SEAT = [("Main Path:\n Jamaica -[location , country , capital]-> ?x", -0.5)]
+AREA = [("Main Path:\n Kingston -[location , location , area]-> ?x", -0.5)]
+CAPITAL = "capital of jamaica?"
+
+
+def test_a_question_at_the_prompt_goes_on_from_the_one_before(typed) -> None:
+    printed = typed(CAPITAL, "how large is it?", replies=[SEAT, AREA]).out
+    assert "kbqa> Understood as: how large is Kingston?\n480\n" in printed
+
+
+def test_after_new_a_question_stands_alone(typed) -> None:
+    printed = typed(CAPITAL, ":new", "how large is it?", replies=[SEAT, AREA]).out
+    assert "Understood as" not in printed
+
+
+def test_a_chosen_topic_is_not_mixed_with_the_questions_before(typed) -> None:
+    printed = typed(CAPITAL, ":topic Jamaica", "how large is it?", replies=[SEAT, []]).out
+    assert "Kingston?" not in printed
+
+
+def test_paths_queries_and_topics_of_all_parts_can_be_looked_at(typed) -> None:
+    both = "what is jamaican money called? And how large is kingston?"
+    printed = typed(both, ":path", ":sparql", ":topic", replies=[MONEY, AREA]).out
+    _, _, paths, queries, topics = printed.split("kbqa> ")[:5]
+    assert paths.splitlines() == [
+        "Jamaica (m.03_r3) -> location.country.currency_used",
+        "",
+        "Kingston (m.03yl7) -> location.location.area",
+    ]
+    assert queries.count("SELECT DISTINCT ?x") == 2
+    assert topics == "1  Jamaica  (m.03_r3)\n2  Kingston  (m.03yl7)\n"
 
 
 @pytest.mark.parametrize("topic", ["m.03_r3", "jamaica", "1"])

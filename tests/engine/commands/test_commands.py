@@ -114,6 +114,54 @@ def test_a_question_that_fails_among_many_does_not_end_the_others(small_store: P
     assert rows[1] == {"question": "what?", "answers": [], "error": "out of memory"}
 
 
+AREA = [("Main Path:\n Kingston -[location , location , area]-> ?x", -0.5)]
+NO_AREA = [("Main Path:\n Jamaica -[location , location , area]-> ?x", -0.5)]
+
+
+def test_a_follow_up_at_the_command_line_knows_the_question_before(
+    small_store: Path, model
+) -> None:
+    written = model(SEAT, AREA)
+    result = _run(
+        "ask", "how large is it?", "--after", "capital of jamaica?", "--store", small_store
+    )
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("Understood as: how large is Kingston?\n480\n")
+    assert written.questions == ["capital of jamaica?", "how large is Kingston?"]
+
+
+def test_two_questions_in_one_are_headed_and_answered_in_order(small_store: Path, model) -> None:
+    model(MONEY, AREA)
+    both = "what is jamaican money called? And how large is kingston?"
+    only_written = ("--set", "judge=confidence")
+    result = _run("ask", both, "--store", small_store, *only_written)
+    assert result.exit_code == 0
+    first, _, second = result.stdout.partition("\n\n\n2. how large is kingston?\n480\n")
+    assert first.startswith("1. what is jamaican money called\nJamaican dollar  (m.04xc2m)\n")
+    assert "SPARQL:" in first
+    assert second.count("SPARQL:") == second.count("\nTime: ") == 1
+
+
+@pytest.mark.parametrize(("first", "code"), [(SEAT, 0), (NO_AREA, 1)])
+def test_a_question_fails_only_if_none_of_its_parts_has_an_answer(
+    small_store: Path, model, first, code
+) -> None:
+    model(first, NO_AREA)
+    asked = "what is the capital of jamaica and how large is it?"
+    only_written = ("--set", "judge=confidence")
+    result = _run("ask", asked, "--store", small_store, "--json", *only_written)
+    record = json.loads(result.stdout)
+    assert result.exit_code == code
+    assert [part["status"] == "none" for part in record["parts"]] == [code == 1, True]
+    assert record.get("partial") == (code == 0 or None)
+
+
+@pytest.mark.parametrize("question", [[], ["-"]])
+def test_questions_before_go_with_one_question(question: list[str]) -> None:
+    result = _run("ask", *question, "--after", "capital of jamaica?")
+    assert result.exit_code == 2
+
+
 def test_a_question_ends_at_its_deadline(small_store: Path, model) -> None:
     model(MONEY)
     result = _run("ask", QUESTION, "--store", small_store, "--deadline", "0.000001")
@@ -166,7 +214,8 @@ def test_bytes_that_are_no_text_do_no_harm(question: str, small_store: Path, mod
 def test_a_given_topic_is_used(small_store: Path, model) -> None:
     model([(MONEY[0][0].replace("Jamaica", "Atlantis"), 0.0)])
     result = _run("ask", "what money?", "--store", small_store, "--topic", "m.03_r3")
-    assert result.stdout.startswith("Jamaican dollar")
+    understood = "Understood as: what money of Jamaica\n"
+    assert result.stdout.startswith(f"{understood}Jamaican dollar")
     assert "From Jamaica, follow" in result.stdout
 
 

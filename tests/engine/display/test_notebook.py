@@ -110,6 +110,18 @@ def test_why_there_is_no_answer_is_shown(answer: Answer, small_store, scripted) 
     assert "unreadable: nonsense" in shown.words
 
 
+def test_two_questions_in_one_are_shown_one_below_the_other(small_store, scripted) -> None:
+    with (
+        open_graph(small_store) as graph,
+        Engine(graph, scripted(MONEY, CAPITAL), settings=UNJUDGED) as engine,
+    ):
+        both = engine.ask("what is jamaican money called? And the capital?")
+    said = "Jamaican dollar (confidence 0.##); Kingston (confidence 0.##)>"
+    assert re.sub(r"0\.\d\d", "0.##", repr(both)).endswith(f"called? And the capital?': {said}")
+    words = Tags(both._repr_mimebundle_()["text/html"]).words
+    assert words.index("Jamaican dollar") < words.index("Understood as: ") < words.index("Kingston")
+
+
 def test_hostile_names_stay_text(answer: Answer) -> None:
     name = "<script>alert(1)</script>"
     triple = replace(answer.evidence[0], object_name=name)

@@ -35,6 +35,10 @@ PATHS = {
     CAPITAL: "Main Path:\n Jamaica -[location , country , capital]-> ?x",
     NOTHING: "Main Path:\n Jamaica -[location , location , area]-> ?x",
     AREA: "Main Path:\n Kingston -[location , location , area]-> ?x",
+    # As questions that go on from others, and halves of two in one, are completed.
+    "how large is Kingston?": "Main Path:\n Kingston -[location , location , area]-> ?x",
+    "how large is Jamaica?": "Main Path:\n Jamaica -[location , location , area]-> ?x",
+    "what is the capital of jamaica": "Main Path:\n Jamaica -[location , country , capital]-> ?x",
 }
 
 

@@ -43,6 +43,44 @@ def test_curl_asks_with_get(server) -> None:
     assert record["answers"][0]["name"] == "Jamaican dollar"
 
 
+FOLLOW_UP = "how large is it?"
+CAPITAL = "capital of jamaica?"
+BOTH = "what is the capital of jamaica and how large is it?"
+
+
+def test_a_follow_up_is_completed_from_the_questions_before(server) -> None:
+    body = {"question": FOLLOW_UP, "history": [MONEY, CAPITAL]}
+    posted = server.client.post("/api/v1/ask", json=body).json()
+    parameters = {"q": FOLLOW_UP, "after": [MONEY, CAPITAL]}
+    got = server.client.get("/api/v1/ask", params=parameters).json()
+    for record in (posted, got):
+        assert (record["question"], record["understood"]) == (FOLLOW_UP, "how large is Kingston?")
+        assert [each["value"] for each in record["answers"]] == ["480"]
+    assert server.client.get("/api/v1/ask", params={"q": FOLLOW_UP, "after": ""}).is_client_error
+
+
+def test_a_long_history_is_answered_once(server) -> None:
+    history = [f"{CAPITAL} {n}" for n in range(19)]
+    before = sum(map(len, server.model.batches))
+    for question in (FOLLOW_UP, FOLLOW_UP):
+        body = {"question": question, "history": history}
+        assert server.client.post("/api/v1/ask", json=body).status_code == 200
+    assert sum(map(len, server.model.batches)) - before == 20
+
+
+def test_each_of_two_questions_in_one_has_its_record(server) -> None:
+    body = {"question": BOTH, "max_answers": 1}
+    record = server.client.post("/api/v1/ask", json=body).json()
+    seat, size = record["parts"]
+    assert (record["status"], record["partial"], record["answers"]) == ("answered", True, [])
+    assert (seat["question"], seat["answers"][0]["name"]) == (
+        "what is the capital of jamaica",
+        "Kingston",
+    )
+    assert (size["understood"], size["status"]) == ("how large is Jamaica?", "none")
+    assert record["problem"] == size["problem"]
+
+
 def test_no_answer_is_a_result(server) -> None:
     response = server.client.post("/api/v1/ask", json={"question": NOTHING})
     record = response.json()
@@ -94,6 +132,10 @@ def test_an_error_in_a_stream_is_its_one_last_event(server) -> None:
         ("[" * 60_000, 400, "invalid"),
         ({"question": MONEY, "topics": ["Jamaica"]}, 422, "input"),
         ({"question": MONEY, "timeout_s": 0}, 422, "invalid"),
+        ({"question": MONEY, "history": [""]}, 422, "invalid"),
+        ({"question": MONEY, "history": [" "]}, 422, "input"),
+        ({"question": MONEY, "history": [MONEY] * 21}, 422, "invalid"),
+        ({"question": MONEY, "history": MONEY}, 422, "invalid"),
         ({"question": MONEY, "more": 1}, 422, "invalid"),
         ({"question": "x" * 100_000}, 413, "too-large"),
     ],

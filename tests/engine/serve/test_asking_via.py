@@ -91,6 +91,23 @@ def test_several_questions_come_from_standard_input(server) -> None:
     assert "error" in records[1]
 
 
+def test_a_server_knows_the_questions_before(server) -> None:
+    result = ask("how large is it?", "--after", CAPITAL, "--via", server.url)
+    assert result.stdout.startswith("Understood as: how large is Kingston?\n480\n")
+    assert result.exit_code == 0
+
+
+def test_a_server_answers_each_of_two_questions_in_one(server) -> None:
+    both = "what is the capital of jamaica and how large is it?"
+    result = ask(both, "--via", server.url)
+    assert result.stdout.startswith("1. what is the capital of jamaica\nKingston  (m.03yl7)\n")
+    assert "\n\n\n2. how large is Jamaica?\nNo answer: " in result.stdout
+    assert result.exit_code == 0
+    record = json.loads(ask(both, "--json", "--via", server.url).stdout)
+    assert [part["status"] for part in record["parts"]] == ["answered", "none"]
+    assert record["partial"] is True
+
+
 def test_topics_and_the_deadline_are_sent(server) -> None:
     result = ask(
         "money?", "--via", server.url, "--topic", "m.03_r3", "--deadline", "9000", "--json"

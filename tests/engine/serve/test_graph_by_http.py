@@ -302,6 +302,9 @@ def test_text2sparql_returns_a_query_even_without_an_answer(server) -> None:
     nothing = get(server, "/text2sparql", dataset=dataset, question="what is the area of jamaica?")
     empty = get(server, "/sparql", query=nothing.json()["query"]).json()
     assert empty["results"]["bindings"] == []
+    both = "how large is jamaica? And what is jamaican money called?"
+    found = get(server, "/text2sparql", dataset=dataset, question=both).json()
+    assert found["query"].count("currency_used") == 1, "of the first part with an answer"
     assert get(server, "/text2sparql", dataset="other", question=money).status_code == 404
     assert get(server, "/text2sparql", question=money).status_code == 422
 

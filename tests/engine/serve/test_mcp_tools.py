@@ -112,6 +112,31 @@ def test_an_answer_comes_with_its_proof(connected, mode: str) -> None:
     assert answer["truncated"] is False
 
 
+AREA = [("Main Path:\n Kingston -[location , location , area]-> ?x", -0.5)]
+NO_AREA = [("Main Path:\n Jamaica -[location , location , area]-> ?x", -0.5)]
+
+
+def test_a_follow_up_is_completed_from_the_questions_before(call) -> None:
+    history = ["capital of jamaica?"]
+    result = call("ask", SEAT, AREA, question="how large is it?", history=history)
+    answer = result.structured_content
+    assert answer["understood"] == "how large is Kingston?"
+    assert [each["name"] for each in answer["answers"]] == ["480"]
+    assert answer["parts"] == []
+
+
+def test_each_of_two_questions_in_one_has_a_small_record(call) -> None:
+    asked = "what is the capital of jamaica and how large is it?"
+    answer = call("ask", SEAT, NO_AREA, question=asked).structured_content
+    assert (answer["status"], answer["partial"], answer["answers"]) == ("answered", True, [])
+    seat, size = answer["parts"]
+    assert seat["question"] == "what is the capital of jamaica"
+    assert seat["answers"] == [{"mid": "m.03yl7", "value": None, "name": "Kingston"}]
+    assert seat["path_words"] == ["From Jamaica, follow location.country.capital to the answers."]
+    assert (size["question"], size["status"]) == ("how large is Jamaica?", "none")
+    assert size["problem"] == answer["problem"]
+
+
 def test_progress_rises_with_each_stage(connected) -> None:
     told: list[tuple[float, str | None]] = []
 

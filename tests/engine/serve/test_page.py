@@ -121,6 +121,35 @@ def test_no_answer_says_why_and_what_to_try(server: "Running") -> None:
     )
 
 
+def test_a_follow_up_is_asked_without_a_script(server: "Running") -> None:
+    page = ask(server, "capital of jamaica?")
+    [before] = page.all("input", name="after")
+    assert before["value"] == "capital of jamaica?"
+    assert not page.all("span", **{"class": "after"})
+    page = fetch(server, "/?q=how+large+is+it%3F&after=capital+of+jamaica%3F")
+    assert "480" in page.words
+    assert "“how large is it?” is understood as:" in page.words
+    assert page.all("span", **{"class": "after"})
+    assert page.all("a", href="/?q=how+large+is+it%3F"), "what is before can be left out"
+    afters = [each["value"] for each in page.all("input", name="after")]
+    assert afters == ["capital of jamaica?", "capital of jamaica?", "how large is it?"]
+    [path_of] = page.all("input", name="q", type="hidden")
+    assert path_of["value"] == "how large is Kingston?", "an edited path is asked in full"
+
+
+def test_each_of_two_questions_in_one_is_shown_with_its_proof(server: "Running") -> None:
+    page = ask(server, "what is the capital of jamaica and how large is it?")
+    articles = page.all("article")
+    assert [each["data-status"] for each in articles] == ["answered", "none"]
+    assert [each["data-question"] for each in articles] == [
+        "what is the capital of jamaica",
+        "how large is Jamaica?",
+    ]
+    assert "1 of 2" in page.words
+    assert len(page.all("section", **{"aria-label": "Path 2 of 2"})) == 1
+    assert len(page.all("form", **{"class": "follow"})) == 1
+
+
 def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -> None:
     pytest.importorskip("jinja2", reason="needs the serve extra")
     from kbqa.engine.serve.pages import AnswerView, Asking

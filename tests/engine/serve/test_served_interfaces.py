@@ -100,6 +100,38 @@ def test_a_chat_is_answered(server) -> None:
     assert reply["kbqa"]["answers"][0]["mid"] == "m.04xc2m"
 
 
+def said_after(server, *messages: tuple[str, str]) -> str:
+    sent = [{"role": role, "content": content} for role, content in messages]
+    reply = server.client.post("/v1/chat/completions", json={"messages": sent}).json()
+    return str(reply["choices"][0]["message"]["content"])
+
+
+def test_a_chat_goes_on_from_the_users_messages(server) -> None:
+    said = said_after(
+        server,
+        ("user", "x" * 2000),  # which was refused
+        ("user", "capital of jamaica?"),
+        ("assistant", "No answer: ask me about Bieber."),
+        ("user", "how large is it?"),
+    )
+    assert said.startswith("480\n\nFrom Kingston, follow location.location.area")
+    assert said.endswith("Understood as: how large is Kingston?")
+
+
+def test_a_chat_answers_each_of_two_questions_in_one(server) -> None:
+    said = said_after(server, ("user", "what is the capital of jamaica and how large is it?"))
+    assert said.startswith("1. what is the capital of jamaica\n\nKingston\n\n")
+    assert "\n\n2. how large is Jamaica?\n\nNo answer: " in said
+
+
+def test_a_long_chat_does_not_ask_all_again_with_each_message(server) -> None:
+    asked = [("user", f"capital of jamaica? {n}") for n in range(40)]
+    said_after(server, *asked[:38])
+    before = sum(map(len, server.model.batches))
+    said_after(server, *asked[:39])
+    assert sum(map(len, server.model.batches)) - before == 1
+
+
 @pytest.mark.parametrize(
     ("found", "confidence", "truncated", "said"),
     [

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
-from watched_page import CAPITAL_PATH, HOSTILE, HUB_EDGES, LARGEST, UNREACHABLE, Writer
+from watched_page import (
+    BOTH,
+    CAPITAL,
+    CAPITAL_PATH,
+    HOSTILE,
+    HUB_EDGES,
+    LARGEST,
+    UNREACHABLE,
+    Writer,
+)
 
 from kbqa.kb.graph import printable
 from kbqa.sparql.errors import ModelError
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
 
 SCRIPTED = Path(__file__).parents[1] / "scripted_server.py"
 ANSWERED = f"/?{urlencode({'q': LARGEST})}"
+FOLLOWED = f"/?{urlencode({'q': 'and its population?', 'after': CAPITAL})}"
+PARTS = f"/?{urlencode({'q': BOTH})}"
 NONE = f"/?{urlencode({'q': UNREACHABLE})}"
 HOSTILE_PATH = f"/?{urlencode({'path': 'm.0hub -> holds.name.of'})}"
 
@@ -231,6 +242,8 @@ THEMES = ("light", "dark")
 STATES = {
     "empty": "/",
     "answered": ANSWERED,
+    "followed": FOLLOWED,
+    "parts": PARTS,
     "none": NONE,
     "problem": f"/?{urlencode({'path': 'no path at all'})}",
     "entity": "/entity/m.d38q4d_7",
@@ -238,7 +251,7 @@ STATES = {
 
 
 def open_everything(page: "Page", state: str) -> None:
-    if state in ("answered", "none"):
+    if state in ("answered", "none", "followed", "parts"):
         expect(page.locator("article[data-ready]").last).to_be_visible()
     for details in page.locator("article > details, .edit").all():
         details.evaluate("each => { each.open = true }")

@@ -14,11 +14,16 @@ LARGEST = "what is the largest city in Kenya?"
 NEIGHBOURS = "which countries border Peru?"
 AMBIGUOUS = "where is Georgia?"
 UNREACHABLE = "what is the anthem of Kenya?"
+CAPITAL = "what is the capital of Kenya?"
+BOTH = "What is the capital of Peru and what currency do they use there?"
+HALF = "Which countries border Peru and what is its anthem?"
 
 _LARGEST_PATH = """\
 Kenya -> location.location.contains
 ?x -> common.topic.notable_types = [City/Town/Village]
 largest ?x -> location.statistical_region.population -> measurement_unit.dated_integer.number"""
+_POPULATION_PATH = """\
+{} -> location.statistical_region.population -> measurement_unit.dated_integer.number"""
 CAPITAL_PATH = "Kenya -> location.country.capital"
 RELAXED_PATH = """\
 Kenya -> location.country.capital
@@ -40,6 +45,14 @@ PATHS: dict[str, Sequence[str]] = {
         "?x = Spain\nask"
     ],
     "which city of a billion is the capital of Kenya?": [RELAXED_PATH],
+    CAPITAL: [CAPITAL_PATH],
+    "Nairobi's population?": [_POPULATION_PATH.format("Nairobi")],
+    "What is the capital of Peru": ["Peru -> location.country.capital"],
+    "what currency do they use in Peru?": ["Peru -> location.country.currency_used"],
+    "Which countries border Peru": [
+        "Peru -> location.location.adjoin_s -> location.adjoining_relationship.adjoins"
+    ],
+    "what is Peru's anthem?": ["Peru -> location.country.anthem"],
 }
 
 HUB_EDGES = 5000
