@@ -125,16 +125,7 @@ class Engine:
     def complete(
         self, question: str, turns: Sequence[Answer], *, at_once: bool = False
     ) -> Completed:
-        """Write a question that goes on from others so that it stands for itself.
-
-        Args:
-            question: In natural language; one alone.
-            turns: The answers to the questions before it, oldest first.
-            at_once: Whether it was asked in one with the last of them.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Write a question so that it stands for itself; see `Completer.complete`."""
         completer = Completer(self.resources.graph, self.resources.linker)
         return completer.complete(question, turns, at_once=at_once)
 

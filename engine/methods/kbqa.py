@@ -32,7 +32,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
-from kbqa.engine.running.coverage import Coverage
+from kbqa.engine.running.coverage import WordCoverage
 from kbqa.engine.running.evidence import PathTrace, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool
@@ -141,7 +141,7 @@ class Kbqa:
         pool: PathPool | None = None,
         repairer: Repairer | None = None,
         suggester: "RelationSuggester | None" = None,
-        coverage: Coverage | None = None,
+        coverage: WordCoverage | None = None,
     ) -> None:
         self._resources, self._settings, self._generator = resources, settings, generator
         self._judge, self._pool, self._suggester = judge, pool, suggester
@@ -297,7 +297,7 @@ def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
     suggester = make_suggester(generator, resources.graph)
     coverage = None
     if pool is not None:
-        coverage = Coverage(Embedder.load(settings.embedder), LinkingModel.load())
+        coverage = WordCoverage(Embedder.load(settings.embedder), LinkingModel.load())
     return Kbqa(resources, settings, generator, judge, pool, repairer, suggester, coverage)
 
 

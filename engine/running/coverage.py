@@ -1,7 +1,7 @@
 """The words of a question that the path of its answer says nothing about.
 
-Of *which landlocked countries are in Africa?* a path may list all countries of Africa. `Coverage`
-then finds *landlocked*. A content word is accounted for
+Of *which landlocked countries are in Africa?* a path may list all countries of Africa.
+`WordCoverage` then finds *landlocked*. A content word is accounted for
 
 - by what the question calls an entity of the path, or the entity's own name, or a value;
 - by a word of a relation or a class, with the same stem, the same beginning, or a typing error;
@@ -53,8 +53,8 @@ _SHORTEST_MISSPELT = 5
 _MISSPELT = 0.86
 
 
-class Coverage:
-    """Compares questions with paths. Any number of threads may use one."""
+class WordCoverage:
+    """Compares questions with paths; threads may share one."""
 
     def __init__(self, embedder: Embedder, asking: LinkingModel) -> None:
         self._embedder, self._asking = embedder, asking

@@ -15,7 +15,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.operators import find_unaccounted
-from kbqa.engine.running.coverage import Coverage
+from kbqa.engine.running.coverage import WordCoverage
 from kbqa.kb.graph import Graph, name_terms
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
@@ -30,8 +30,8 @@ _TODAY = "2015-08-10"
 
 
 @pytest.fixture(scope="module")
-def coverage(embedder: Embedder) -> Coverage:
-    return Coverage(embedder, LinkingModel.load())
+def coverage(embedder: Embedder) -> WordCoverage:
+    return WordCoverage(embedder, LinkingModel.load())
 
 
 @pytest.mark.parametrize(
@@ -55,18 +55,18 @@ def coverage(embedder: Embedder) -> Coverage:
     ],
 )
 def test_a_word_that_the_path_passes_over_is_left_over(
-    coverage: Coverage, question: str, path: str, left: tuple[str, ...]
+    coverage: WordCoverage, question: str, path: str, left: tuple[str, ...]
 ) -> None:
     assert coverage.left_over(question, parse_crp(path).crp, {}) == left
 
 
-def test_an_alias_in_the_question_accounts_for_its_words(coverage: Coverage) -> None:
+def test_an_alias_in_the_question_accounts_for_its_words(coverage: WordCoverage) -> None:
     crp = Crp(Entity("United States of America", "m.us"), parse_crp("x -> a.b.capital").crp.path)
     assert coverage.left_over("capital of the Yankees?", crp, {"m.us": "Yankees"}) == ()
 
 
 def test_few_right_answers_to_everyday_questions_leave_a_word_over(
-    coverage: Coverage, demo: Graph, shared: Path
+    coverage: WordCoverage, demo: Graph, shared: Path
 ) -> None:
     rows = _rows(shared / "data" / "qa" / "everyday.dev.jsonl")
     linker = Linker(demo, demo.names())
@@ -79,7 +79,7 @@ def test_few_right_answers_to_everyday_questions_leave_a_word_over(
 
 @pytest.mark.slow
 def test_a_condition_that_is_left_out_of_a_path_leaves_its_words_over(
-    coverage: Coverage, shared: Path, tmp_path: Path
+    coverage: WordCoverage, shared: Path, tmp_path: Path
 ) -> None:
     load_freebase(
         [shared / "data" / "freebase-slice.nt.gz"], tmp_path / "slice", rules=profile("full")
