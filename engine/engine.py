@@ -364,8 +364,6 @@ class Conversation:
         conversation = Conversation(engine)
         conversation.ask("what is the capital of Kenya?")
         conversation.ask("how many people live there?")
-
-    A thread has its own.
     """
 
     def __init__(self, engine: Engine) -> None:
