@@ -35,13 +35,22 @@ _HALF = (
     rf"|(?:what|who|where|when|how)(?:['’]s| {_AUXILIARY})|{_AUXILIARY} (?:it|he|she|they|there)\b"
     r"|(?:where|when|why|how)\W*$)"
 )
-_BETWEEN_HALVES = re.compile(rf"(?:\?,?| ?,)? and (?:also )?(?={_HALF})|\?,? (?=\w)", re.IGNORECASE)
+_OWN = r"(?:its|his|her|their)"
+_BETWEEN_HALVES = re.compile(
+    rf"(?:\?,?| ?,)? and (?:also )?(?={_HALF})|\?,? (?=\w)|, and (?={_OWN} \w+(?: \w+)?\W*$)",
+    re.IGNORECASE,
+)
 _OPENS = re.compile(
     rf"(?:\w+ ){{0,2}}?(?:who|whom|whose|what|which|where|when|how|{_AUXILIARY})\b", re.IGNORECASE
 )
 _NOUNS = re.compile(
     rf"(?P<start>(?:what|which|who) {_BE} |what's )?(?:the )?(?P<one>\w+(?: \w+)?)"
-    r" and (?:the )?(?P<other>\w+(?: \w+)?) of (?P<rest>.+)",
+    r" and (?:the )?(?P<other>\w+(?: \w+)?)(?P<rest> of .+)",
+    re.IGNORECASE,
+)
+_OWN_NOUNS = re.compile(
+    rf"(?P<start>(?:.* )?{_OWN} )(?P<one>\w+(?: \w+)?) and (?:{_OWN} )?(?P<other>\w+(?: \w+)?)"
+    r"(?P<rest>)",
     re.IGNORECASE,
 )
 
@@ -69,17 +78,19 @@ _OF_THOSE = re.compile(
     re.IGNORECASE,
 )
 _WHICH_ONE = re.compile(r"which one(?P<many>s?)\b", re.IGNORECASE)
-_WHICH = re.compile(r"(?:which|what) (?!one)\w+", re.IGNORECASE)
+_WHICH = re.compile(rf"(?:which|what) (?!one|{_AUXILIARY})\w+", re.IGNORECASE)
+_MORE = re.compile(rf" {_BE} (?:\w+er|more \w+|less \w+)\b", re.IGNORECASE)
 _WHO_ELSE = re.compile(r"\b(?:other|others|else|another)\b", re.IGNORECASE)
 _ASKS_WORD_ALONE = re.compile(r"(where|when|who|how|why)", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"(?:where|when|who|how|why)\b", re.IGNORECASE)
-_INSTEAD = re.compile(rf"(what|who|which|where) {_BE}(?: it| that)?(?: then)?", re.IGNORECASE)
+_INSTEAD = re.compile(rf"(what|who|which|where) {_BE}(?: it| that)?(?:,? then)?", re.IGNORECASE)
 _YES_NO = re.compile(rf"(?P<be>{_BE}) (?P<rest>.+?) (?P<noun>the \w+.*)", re.IGNORECASE)
 _TOGETHER = re.compile(r"\b(?:together|in total|combined|altogether|in all)\b", re.IGNORECASE)
 _LIST = re.compile(
     r"(?:please )?(?:(?:list|name|show|give)(?: me)?(?: all)?|what are|which|what)(?: the)? (.+)",
     re.IGNORECASE,
 )
+_MOST_PARTS = 4
 _MOST_WORDS = 12  # of a question for two things of one
 _WORD = re.compile(r"\w+")
 _OF_ANYTHING = ("common.", "base.", "type.object")
@@ -92,16 +103,28 @@ def split(question: str) -> list[str]:
     Each but the first may lean on those before it.
     """
     text = " ".join(question.split())
+    parts = list(_split(text, "?" if text.endswith("?") else ""))
+    return parts if len(parts) <= _MOST_PARTS else [text]
+
+
+def _split(text: str, mark: str) -> Iterator[str]:
     for match in _BETWEEN_HALVES.finditer(text):
         first, other = text[: match.start()].strip(" ,"), text[match.end() :].strip()
         is_asked = "?" not in match[0] or _OPENS.match(other) or _GOES_ON.match(other)
         if is_asked and ("?" in match[0] or _OPENS.match(first)) and len(first.split()) > 1:
-            return [first, *split(other)]
-    nouns = _NOUNS.fullmatch(text.rstrip(" ?.!"))
-    if nouns is not None and len(text.split()) <= _MOST_WORDS:
-        start, rest = nouns["start"] or "", nouns["rest"]
-        return [f"{start}the {nouns[each]} of {rest}" for each in ("one", "other")]
-    return [text]
+            yield first + mark
+            yield from _split(other, mark)
+            return
+    said = text.rstrip(" ?.!")
+    nouns = _NOUNS.fullmatch(said) or _OWN_NOUNS.fullmatch(said)
+    if nouns is None or len(text.split()) > _MOST_WORDS:
+        yield text
+        return
+    start = nouns["start"] or ""
+    if not start.lower().rstrip().endswith(("its", "his", "her", "their")):
+        start += "the "
+    for noun in ("one", "other"):
+        yield f"{start}{nouns[noun]}{nouns['rest']}{mark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,18 +235,21 @@ class _Turn:
         path = answering_path(self.last)
         if path is None or len(self.last.answers) < 2:
             return None
-        noun = _LIST.fullmatch(self.last_question)
-        text = f"{which} of the {noun[1] if noun else self.last_question}{rest}?"
-        return Completed(text, _about(self.last), path)
+        return Completed(f"{which} of the {self._listed()}{rest}?", _about(self.last), path)
 
     def which_one(self) -> Completed | None:
-        """*Which one uses the pula?* of what the last question asked for."""
+        """*Which one uses the pula?* of what was asked for, *which one is larger?* of two."""
         noun = _WHICH.match(self.last_question)
         match = _WHICH_ONE.match(self.rest)
-        if noun is None or match is None:
+        if match is None:
+            return None
+        rest, two = self.rest[match.end() :], self._two()
+        if two is not None and _MORE.match(rest):
+            return Completed(f"which{rest}, {two[0]} or {two[1]}?", two)
+        if noun is None:
             return None
         words = noun[0] if match["many"] else _singular(noun[0])
-        return Completed(f"{words}{self.rest[match.end() :]}?")
+        return Completed(f"{words}{rest}?")
 
     def another_entity(self) -> Completed | None:
         """*What about Peru?* is the last question about Peru."""
@@ -237,7 +263,9 @@ class _Turn:
         entities = [Entity(each.name, each.mid) for each in named]
         if swapped := self._about_another(entities, match["name"]):
             return swapped
-        return Completed(f"{self.last_question} {match['lead'] or 'in '}{match['name']}?")
+        if not match["lead"]:
+            return None
+        return Completed(f"{self.last_question} {match['lead']}{match['name']}?")
 
     def another_question_word(self) -> Completed | None:
         """*And where?* is the last question with *where*."""
@@ -274,13 +302,30 @@ class _Turn:
         if match is None or self._names_before(match.start()):
             return None
         kind = str(match.lastgroup)
+        if kind == "they" and len(_entities(self.last)) > 1:
+            return self._of_all(match)
         meant = self._meant(lambda entity: self._may_be(kind, entity))
         if meant is None:
             return None
-        if not _content(self.rest[: match.start()] + self.rest[match.end() :]):
+        is_empty = not _content(self.rest[: match.start()] + self.rest[match.end() :])
+        words = (self.rest.split()[0].lower(), self.last_question.split()[0].lower())
+        if is_empty and (words[0] == words[1] or not _FIRST_WORD.match(self.rest)):
             return self._about_another([meant], str(meant))
         text = with_topic(self.rest, str(meant))
         return Completed(f"{text.rstrip(' ?')}?", (meant,), without=self._without(meant))
+
+    def _of_all(self, match: re.Match[str]) -> Completed | None:
+        """*And their capitals?* of all answers."""
+        path = answering_path(self.last)
+        if path is None or match[0].lower() != "their":
+            return None
+        text = f"{self.rest[: match.start()]}{self.rest[match.end() :].strip()}"
+        return Completed(f"{text} of the {self._listed()}?", _about(self.last), path)
+
+    def _listed(self) -> str:
+        """Return what the last question asked for: *countries border Laos*."""
+        noun = _LIST.fullmatch(self.last_question)
+        return noun[1] if noun else self.last_question
 
     def class_word(self) -> Completed | None:
         """*How many people live in that city?* of the last city."""
@@ -304,8 +349,10 @@ class _Turn:
 
     def nothing_named(self) -> Completed | None:
         """*Population?* of the last topic."""
+        if self.linked or _PRONOUN.search(self.rest):
+            return None
         meant = self._meant(lambda _: True)
-        if meant is None or any(each.score > 0 for each in self.linked):
+        if meant is None:
             return None
         text = with_topic(self.rest, str(meant))
         return None if text == self.rest else Completed(f"{text.rstrip(' ?')}?", (meant,))
@@ -343,7 +390,7 @@ class _Turn:
             if len(found) > 1 or (self.at_once and number == 0):
                 found = ()
             for entity in (*found, *(each.entity for each in _named(turn))):
-                if entity.mid not in seen:
+                if entity.name and entity.mid not in seen:
                     seen.add(entity.mid)
                     yield entity
 

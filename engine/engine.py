@@ -361,9 +361,9 @@ class Engine:
 class Conversation:
     """A dialogue: each question may go on from those before it.
 
-        conversation = Conversation(engine)
-        conversation.ask("what is the capital of Kenya?")
-        conversation.ask("how many people live there?")
+    conversation = Conversation(engine)
+    conversation.ask("what is the capital of Kenya?")
+    conversation.ask("how many people live there?")
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -382,7 +382,8 @@ class Conversation:
         """Answer the next question; see `Engine.ask`."""
         engine, parts = self._engine, list[Answer]()
         for text in split(question):
-            completed = engine.complete(text, [*self.turns, *parts], at_once=bool(parts))
+            turns = [] if topics else [*self.turns, *parts]
+            completed = engine.complete(text, turns, at_once=bool(parts))
             asked = engine.prepare(completed, topics, deadline_s=deadline_s, watch=watch)
             parts.append(engine.leave_out(engine.answer(asked), completed.without))
         self.turns += parts

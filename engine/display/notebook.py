@@ -69,6 +69,9 @@ def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     if record.get("not_understood"):
         missed = ", ".join(f"“{html_line(word)}”" for word in record["not_understood"])
         yield f"<p>Not understood: {missed}. The path below does not say it.</p>"
+    if record.get("not_used"):
+        left = ", ".join(f"“{html_line(word)}”" for word in record["not_used"])
+        yield f"<p>Not used: {left}.</p>"
     if record["confidence"] is not None and record["status"] != "unsure":
         yield f"<p>Confidence: {record['confidence']:.2f}</p>"
     yield from _path(record, words)

@@ -311,6 +311,9 @@ class AskResult(BaseModel):
     not_understood: Annotated[
         list[str], Field(description="Words of the question that the path does not express.")
     ] = []
+    not_used: Annotated[
+        list[str], Field(description="Words of the question that the path says nothing about.")
+    ] = []
     path_words: Annotated[list[str], Field(description="The path in English.")] = []
     dropped: Annotated[
         list[str], Field(description="Conditions that were dropped: nothing satisfied all.")

@@ -449,7 +449,10 @@ class Service:
         before, limit_s = tuple(map(_checked, history)), self._limit(deadline_s)
         turns = list[Answer]()
         for at, earlier in enumerate(before):
-            served = await self._ask_after(before[:at], turns, earlier, [], limit_s, watch)
+            try:
+                served = await self._ask_after(before[:at], turns, earlier, [], limit_s, watch)
+            except errors.DeadlineExceeded:
+                continue  # Nothing is known of it.
             turns += served.answer.parts or (served.answer,)
         return await self._ask_after(before, turns, text, entities, limit_s, watch)
 
@@ -567,7 +570,8 @@ class Service:
         for text in split(question):
 
             def link(text: str = text, at_once: bool = bool(parts)) -> tuple[Completed, Asked]:
-                completed = engine.complete(text, [*turns, *parts], at_once=at_once)
+                earlier = [] if topics else [*turns, *parts]
+                completed = engine.complete(text, earlier, at_once=at_once)
                 deadline_s = limit_s - (time.monotonic() - began)
                 asked = engine.prepare(completed, topics, deadline_s=deadline_s, watch=flight.hear)
                 return completed, asked

@@ -31,15 +31,15 @@ DISCOVERED = ("when was radium discovered?", "Radium -> chemistry.chemical_eleme
     [
         (
             "What is the capital of Peru and what currency do they use there?",
-            ["What is the capital of Peru", "what currency do they use there?"],
+            ["What is the capital of Peru?", "what currency do they use there?"],
         ),
         (
             "who was Marie Curie, and where was she born?",
-            ["who was Marie Curie", "where was she born?"],
+            ["who was Marie Curie?", "where was she born?"],
         ),
         (
             "What is the capital of Kenya? And of Peru?",
-            ["What is the capital of Kenya", "And of Peru?"],
+            ["What is the capital of Kenya?", "And of Peru?"],
         ),
         (
             "the symbol and the atomic number of tungsten",
@@ -47,7 +47,12 @@ DISCOVERED = ("when was radium discovered?", "Radium -> chemistry.chemical_eleme
         ),
         (
             "what is the currency and the capital of Peru?",
-            ["what is the currency of Peru", "what is the capital of Peru"],
+            ["what is the currency of Peru?", "what is the capital of Peru?"],
+        ),
+        ("and its capital and currency?", ["and its capital?", "and its currency?"]),
+        (
+            "what is the melting point of tungsten, and its symbol?",
+            ["what is the melting point of tungsten?", "its symbol?"],
         ),
     ],
 )
@@ -67,6 +72,8 @@ def test_several_questions_in_one_are_told_apart(text: str, questions: list[str]
         "which city lies in Kenya and has more than a million people?",
         "who wrote Pride and Prejudice?",
         "and its population?",
+        "which countries border Laos and its neighbours?",
+        "is it? " * 100 + "is it?",
         "",
     ],
 )
@@ -231,3 +238,34 @@ def test_history_answers_as_a_conversation_does(demo: Graph, scripted) -> None:
         answer = engine.ask("And of Peru?", history=[CAPITAL[0]])
     assert (answer.question, answer.understood) == ("And of Peru?", "what is the capital of Peru?")
     assert [each.name for each in answer.answers] == ["Lima"], "by the path of the last question"
+
+
+@pytest.mark.parametrize(
+    ("question", "turns", "understood"),
+    [
+        ("Which one is larger?", ("Kenya", "Peru"), "which is larger, Kenya or Peru?"),
+        ("where is it?", (CAPITAL,), "where is Nairobi?"),
+        ("What is, then?", (IS_CAPITAL,), "What is the capital of Switzerland?"),
+        ("and their capitals?", (NEIGHBOURS,), "capitals of the countries border Peru?"),
+        ("and in Africa?", (DISCOVERED,), "when was radium discovered in Africa?"),
+    ],
+)
+def test_words_stand_for_what_a_reader_takes_them_for(
+    engine: Engine, question: str, turns: tuple[object, ...], understood: str
+) -> None:
+    asked = [population(each) if isinstance(each, str) else each for each in turns]
+    assert after(engine, question, *asked).question == understood  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("question", "turn"),
+    [
+        ("What about tungsten?", CAPITAL),  # it has no capital
+        ("where was she born?", CAPITAL),  # neither Kenya nor Nairobi is a woman
+        ("do they border Chile?", NEIGHBOURS),
+    ],
+)
+def test_what_has_nothing_to_stand_for_is_left_alone(
+    engine: Engine, question: str, turn: tuple[str, str]
+) -> None:
+    assert after(engine, question, turn) == Completed(question)
