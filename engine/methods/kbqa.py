@@ -32,9 +32,11 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
+from kbqa.engine.questions.operators import names_aggregate
+from kbqa.engine.questions.words import find_aggregate
 from kbqa.engine.running.evidence import path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
-from kbqa.engine.running.pool import PathPool
+from kbqa.engine.running.pool import PathPool, add_up
 from kbqa.engine.running.repair import (
     OF_REPAIR,
     GuidedRepairer,
@@ -191,6 +193,12 @@ class Kbqa:
         if not isinstance(self._generator, NoPaths):
             asked.budget.take_last()  # Writing is a decision, too, even under a budget of one.
         tried = run(asked.written_by(self))  # 1 and 2
+        form = find_aggregate(asked.question)
+        said = (each.proven for each in tried if each.table is not None)
+        if form is not None and not any(crp and names_aggregate(form, crp) for crp in said):
+            with asked.clock.stage("search"):
+                added_up = add_up(asked, form, tried, graph, self._schema)
+            tried = run(added_up)
         if self._pool is not None:
             tried += runner.check(run_searched(asked, tried, self._pool, runner))  # 3
         execution = runner.explain(self._judged(asked, tried))  # 4

@@ -207,6 +207,7 @@ def prove_answer(
         seconds=asked.clock.seconds,
         boolean=found.boolean,
         count=found.count,
+        value=found.value,
         not_understood=found.not_understood,
     )
 
