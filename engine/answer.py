@@ -73,7 +73,7 @@ class AnswerEntity:
         return {key: term_text(self.term), "name": self.name, "origin": self.origin, **sure}
 
 
-class Value(NamedTuple):
+class Computed(NamedTuple):
     """What the numbers of the answers come to."""
 
     form: Form
@@ -82,28 +82,28 @@ class Value(NamedTuple):
     lacking: int = 0  # answers that have none in the graph
     relation: str | None = None  # which leads to the numbers, and says their unit
 
-    def to_dict(self) -> float:
-        """Return the number, without the noise of adding up floats."""
-        return float(f"{self.number:.12g}")
+    @property
+    def lack(self) -> str | None:
+        """Say how many answers have no number; None if all have one."""
+        if not self.lacking:
+            return None
+        have = "has" if self.lacking == 1 else "have"
+        number = self.relation or "number"
+        return f"{self.lacking:,} of {self.of + self.lacking:,} {have} no {number} in the graph"
 
     def describe(self, forms: LiteralForms, names: Sequence[str]) -> str:
-        """Say it in words; the first of these names has the largest number."""
+        """Say it for people; the first of these names has the largest number."""
         places = max(0, _DIGITS - len(str(abs(int(self.number)))))
         number = forms.write(LiteralTerm(f"{round(self.number, places):.15g}"), self.relation)
-        have = "has" if self.lacking == 1 else "have"
-        every = f"{self.of + self.lacking:,}"
-        lacking = f" ({self.lacking:,} of {every} {have} none)" if self.lacking else ""
         match self.form:
-            case "difference" if not self.number:
-                return f"{number}: no difference between {' and '.join(names)}"
-            case "difference" if self.of == 2 and len(names) == 2:
+            case "difference" if self.number and len(names) == self.of == 2:
                 return f"{number}: {names[0]} has more than {names[1]}"
             case "difference":
-                return f"{number} between the largest and the smallest of {self.of:,}{lacking}"
+                return f"{number} between the largest and the smallest of {self.of:,}"
             case "average" | "average bindings":
-                return f"{number} on average, of {self.of:,}{lacking}"
+                return f"{number} on average, of {self.of:,}"
             case _:
-                return f"{number} in total, of {self.of:,}{lacking}"
+                return f"{number} in total, of {self.of:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Answer:
     seconds: Mapping[str, float] = field(default_factory=dict)  # wall time by stage
     boolean: bool | None = None  # the answer to a yes/no question
     count: int | None = None  # the answer to "how many?"; `answers` lists what was counted
-    value: Value | None = None  # a sum, average or difference of numbers; `answers` have them
+    value: Computed | None = None  # a sum, average or difference of numbers; `answers` have them
     not_understood: tuple[str, ...] = ()  # words that the path does not express, such as a *not*
     unsure_below: float = 0.0  # the confidence below which it is only a guess
 
@@ -201,7 +201,7 @@ class Answer:
         if_set = {
             "boolean": self.boolean,
             "count": self.count,
-            "value": None if self.value is None else self.value.to_dict(),
+            "value": None if self.value is None else self.value.number,
             "doubt": self.doubt,
             "not_understood": list(self.not_understood) or None,
         }
@@ -255,8 +255,7 @@ def rounded(confidence: float | None) -> float | None:
 Style = Literal["answer", "heading", "warning", "faint"]
 
 _SHOWN = 10
-_DIGITS = 6
-"""Of a sum or average at least, if it has so many, in what people read."""
+_DIGITS = 6  # of a sum or average at least, if it has so many, in what people read
 _ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
 _HINTS = {"unlinked": " Name one with --topic MID, or with :topic at the prompt."}
 """Advice for the terminal by the reason why there is no answer."""
@@ -338,7 +337,7 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         count = len(answer.answers) if answer.count is None else answer.count
         value = answer.value
         counted = f"{count:,}" if value is None else value.describe(forms, names)
-        is_said = value is not None and value.form == "difference" and count == 2
+        is_said = value is not None and value.form == "difference" and value.number and count == 2
         if names and not is_said:  # Not all may have been fetched, so the count decides.
             left = count - len(names)
             where = "" if answer.truncated else " (--json prints all)"

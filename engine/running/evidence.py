@@ -180,13 +180,14 @@ def prove_answer(
     terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
     names: Mapping[Term, str] = {}
     evidence: tuple[EvidenceTriple, ...] = ()
-    problem = None
+    problem = None if found.value is None else found.value.lack
     with asked.clock.stage("prove"):
         try:
             names = name_terms(graph, terms)
             evidence = find_evidence(graph, found.proven, terms, timeout_s, found.crp)
         except GraphError as error:
-            problem = f"the proof could not be fetched: {error}"
+            failed = f"the proof could not be fetched: {error}"
+            problem = failed if problem is None else f"{problem}; {failed}"
     sure = found.answer_confidences
     answers = tuple(
         AnswerEntity(term, names.get(term, term_text(term)), confidence=sure.get(term))

@@ -39,7 +39,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from kbqa.engine.answer import MAX_ANSWERS, Answer, Value, WhyNot
+from kbqa.engine.answer import MAX_ANSWERS, Answer, Computed, WhyNot
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.questions.operators import find_objection, find_unaccounted
@@ -96,7 +96,7 @@ class Outcome:
     pass; for no, those of which none does."""
     boolean: bool | None = None
     count: int | None = None
-    value: Value | None = None
+    value: Computed | None = None
 
 
 _TYPE = "type.object.type"
@@ -466,12 +466,12 @@ class PathRunner:
         every = len(self._select(compile_crp(_with_and_without(crp))).rows)
         relation = next((hop.relation for hop in crp.hops_to(value)[-1:]), None)
         number = self._number(sparql)
-        return Outcome(sparql, table, value=Value(crp.form, number, of, every - of, relation))
+        return Outcome(sparql, table, value=Computed(crp.form, number, of, every - of, relation))
 
     def _number(self, sparql: str) -> float:
         [[term]] = self._graph.select(sparql, timeout_s=self._timeout_s).rows
         try:
-            return float(term_text(term or ""))
+            return float(f"{float(term_text(term or '')):.12g}")  # without the noise of floats
         except ValueError:
             raise MalformedResult(f"the graph computed {term}, which is not a number") from None
 

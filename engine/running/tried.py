@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.answer import Value, rounded
+from kbqa.engine.answer import Computed, rounded
 from kbqa.engine.files import read_model_json
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.linking.mentions import softmax
@@ -71,7 +71,7 @@ class Tried:
     """Yes or no; None if it does not ask."""
     count: int | None = None
     """How many; None if it does not count."""
-    value: Value | None = None
+    value: Computed | None = None
     """What numbers come to; None if it does not add any up."""
     topic_score: float = 0.0
     """How likely the question is about its topic, in [0, 1], by the linker."""
@@ -131,7 +131,7 @@ class Tried:
         agree only if they show the same: no by an unsuitable relation says nothing of others.
         """
         if self.value is not None:
-            return "value", frozenset({LiteralTerm(str(self.value.to_dict()))})
+            return "value", frozenset({LiteralTerm(str(self.value.number))})
         if self.count is not None:
             return "count", self.count
         if self.boolean:
@@ -140,7 +140,7 @@ class Tried:
 
     def to_dict(self, source: Source | None = None) -> dict[str, Any]:
         """Return a JSON record; ``boolean``, ``count`` and ``value`` are there only if set."""
-        value = None if self.value is None else self.value.to_dict()
+        value = None if self.value is None else self.value.number
         values = {"boolean": self.boolean, "count": self.count, "value": value}
         return {
             **written_record(self.candidate.text),
