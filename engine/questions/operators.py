@@ -414,7 +414,7 @@ def _does_not_add_up(read: _Read, crp: Crp, *, is_number: bool) -> str | None:
     asked = find_aggregate(read.masked)
     if asked is None or crp.form.startswith(asked) or names_aggregate(asked, crp):
         return None
-    is_of_several = asked == "difference" or re.search(r"\band\b", read.masked) is not None
+    is_of_several = asked != "sum" or re.search(r"\band\b", read.masked) is not None
     if is_number and crp.order is None and not is_of_several:
         return None
     if asked == "sum" and _counts(crp) and (_has_alternatives(crp) or not is_of_several):

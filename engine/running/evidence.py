@@ -154,6 +154,9 @@ def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
         return WhyNot("no-question", why)
     if not fates:
         return WhyNot("none-written", "no path was written, and none was found in the graph")
+    lacking = (e.problem for e in tried if e.fate == "reachable" and e.crp and e.crp.value)
+    if (problem := next(filter(None, lacking), None)) is not None:
+        return WhyNot("empty", f"there is nothing to compute with: {problem}")
     if "unfit" in fates:
         unfit = next(each for each in tried if each.fate == "unfit")
         return WhyNot("unfit", f"no path that was found fits the question: {unfit.problem}")

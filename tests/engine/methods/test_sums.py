@@ -151,6 +151,13 @@ def test_neither_a_list_nor_the_largest_nor_a_count_is_an_average(ask: Ask) -> N
     assert all(each.table is None or each.value is not None for each in tried(answer))
 
 
+def test_one_number_is_no_average_of_others(ask: Ask) -> None:
+    """The demo graph has no areas of states."""
+    texts = [f"Australia -> {AREA}", "Australia -> location.location.contains"]
+    answer = ask("what is the mean area of the states of Australia?", *texts)
+    assert "7686850.0" not in [each.name for each in answer.answers]
+
+
 def test_yes_is_not_by_how_much(ask: Ask) -> None:
     answer = ask("how much older is Sudan than Kenya?", SUDAN[0].replace(AREA, "a.b"))
     assert (answer.status, answer.reason) == ("none", "unfit")
@@ -165,7 +172,9 @@ def test_a_total_that_the_graph_knows_is_taken_as_it_is(ask: Ask) -> None:
 def test_a_sum_needs_a_number_of_each(ask: Ask) -> None:
     """The demo graph has no area of France's continent."""
     answer = ask("what is the combined area of France and Europe?", f"France -> {AREA}")
-    assert answer.value is None
+    assert (answer.status, answer.reason, answer.value) == ("none", "empty", None)
+    assert answer.problem is not None
+    assert f"the graph has no {AREA} of Europe to compare" in answer.problem
     [written] = [each for each in tried(answer) if not each.candidate.is_searched]
     assert written.problem == f"the graph has no {AREA} of Europe to compare"
 
