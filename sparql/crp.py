@@ -390,9 +390,7 @@ class Crp:
     differs_from: int | None = 0  # the answer must not be the node at this position
     answer_language: str | None = "en"  # of answers that are texts; None if any will do
     form: Form = "select"
-    value: int | str | None = (
-        None  # of an aggregate: the node, by position or label, of the numbers
-    )
+    value: int | str | None = None  # where the numbers of an aggregate are: a position or label
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -402,9 +400,7 @@ class Crp:
         if self.differs_from is not None and not 0 <= self.differs_from < len(self.path):
             raise ValueError(f"the answer cannot differ from the node at {self.differs_from}")
         if (self.value is not None) != (self.form in get_args(Aggregate)):
-            raise ValueError(
-                "a sum, average or difference is of a node's numbers, no other form is"
-            )
+            raise ValueError("a sum, average or difference, and no other form, is of a node")
         if self.order is not None and self.form not in ("select", "ask"):
             raise ValueError("a CRP that counts or adds up its answers cannot order them as well")
         if self.order is not None and any(tuple(each.references()) for each in self.asked):

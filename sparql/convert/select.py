@@ -151,7 +151,9 @@ def _read_aggregate(root: "CompValue", column: Expression) -> SelectTree | None:
     if (inner := _only_sub_select(where)) is not None:
         where, is_each = inner.where, is_each or bool(inner.groupby)
         answer, variable = _largest_of_each(inner, variable)
-    group = _patterns(where, answer).group
+    group, names, extreme = _patterns(where, answer)
+    if names or extreme:
+        raise CrpConversionError("aggregate", "with optional or largest values")
     shape = Call("regex", (Call("str", (variable,)), LiteralTerm(NUMBER_SHAPE)))
     group = Group(group.parts, tuple(each for each in group.filters if each != shape))
     if not is_each:
@@ -164,9 +166,7 @@ def _largest_of_each(inner: "CompValue", named: Variable) -> tuple[Variable, Var
     columns = [(each.var or each.evar, each.expr) for each in inner.projection or ()]
     groups = list(map(_aggregate, inner.groupby.condition)) if inner.groupby else []
     is_plain = not (inner.having or inner.orderby or inner.limitoffset or inner.modifier)
-    match [
-        (read_node(name), expression and _aggregate(expression)) for name, expression in columns
-    ]:
+    match [(read_node(name), number and _aggregate(number)) for name, number in columns]:
         case [(Variable() as answer, None), (name, number)] if is_plain and name == named:
             match number, groups:
                 case Call("max", (largest,)), [group] if group == answer:

@@ -612,6 +612,10 @@ def test_what_no_crp_says_is_named(where: str, reason: str) -> None:
             "sub-select",
         ),
         ("SELECT (SUM(?v) AS ?n) { ns:m.0a ns:a.b ?x }", "no topic entity"),
+        (
+            "SELECT (SUM(?x) AS ?n) { ns:m.0a ns:a.b ?x OPTIONAL { ?x ns:type.object.name ?y } }",
+            "aggregate",
+        ),
         ("SELECT (?x + 1 AS ?n) { ns:m.0a ns:a.b ?x }", "unsupported expression"),
         ("SELECT ?x { { SELECT ?x ?y { ns:m.0a ns:a.b ?x } } }", "projection"),
         ("SELECT ?x { { SELECT ?x { ns:m.0a ns:a.b ?x } LIMIT 9 } }", "unsupported order"),
