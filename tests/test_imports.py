@@ -73,7 +73,7 @@ TWICE = {
 
 LIMITS = {
     "product files": 167,
-    "product lines": 55_729,
+    "product lines": 55_725,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,
