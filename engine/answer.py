@@ -14,6 +14,7 @@ from kbqa.engine.chat.model import Usage
 from kbqa.engine.display.notebook import ORIGIN_NOTES, as_html, in_one_line
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import LiteralForms, read_literal_forms
+from kbqa.sparql.crp import Form
 from kbqa.sparql.dialect import prefix_query
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid
@@ -70,6 +71,39 @@ class AnswerEntity:
         key = "value" if isinstance(self.term, LiteralTerm) else "mid"
         sure = {} if self.confidence is None else {"confidence": round(self.confidence, 4)}
         return {key: term_text(self.term), "name": self.name, "origin": self.origin, **sure}
+
+
+class Computed(NamedTuple):
+    """What the numbers of the answers come to."""
+
+    form: Form
+    number: float
+    of: int  # answers with a number, as far as they were fetched
+    lacking: int = 0  # answers that have none in the graph
+    relation: str | None = None  # which leads to the numbers, and says their unit
+
+    @property
+    def lack(self) -> str | None:
+        """Say how many answers have no number; None if all have one."""
+        if not self.lacking:
+            return None
+        have = "has" if self.lacking == 1 else "have"
+        number = self.relation or "number"
+        return f"{self.lacking:,} of {self.of + self.lacking:,} {have} no {number} in the graph"
+
+    def describe(self, forms: LiteralForms, names: Sequence[str]) -> str:
+        """Say it for people; the first of these names has the largest number."""
+        places = max(0, _DIGITS - len(str(abs(int(self.number)))))
+        number = forms.write(LiteralTerm(f"{round(self.number, places):.15g}"), self.relation)
+        match self.form:
+            case "difference" if self.number and len(names) == self.of == 2:
+                return f"{number}: {names[0]} has more than {names[1]}"
+            case "difference":
+                return f"{number} between the largest and the smallest of {self.of:,}"
+            case "average" | "average bindings":
+                return f"{number} on average, of {self.of:,}"
+            case _:
+                return f"{number} in total, of {self.of:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +184,7 @@ class Answer:
     seconds: Mapping[str, float] = field(default_factory=dict)  # wall time by stage
     boolean: bool | None = None  # the answer to a yes/no question
     count: int | None = None  # the answer to "how many?"; `answers` lists what was counted
+    value: Computed | None = None  # a sum, average or difference of numbers; `answers` have them
     not_understood: tuple[str, ...] = ()  # words that the path does not express, such as a *not*
     not_used: tuple[str, ...] = ()  # words of the question that the path says nothing about
     unsure_below: float = 0.0  # the confidence below which it is only a guess
@@ -211,6 +246,7 @@ class Answer:
         if_set = {
             "boolean": self.boolean,
             "count": self.count,
+            "value": None if self.value is None else self.value.number,
             "doubt": self.doubt,
             "not_understood": list(self.not_understood) or None,
             "not_used": list(self.not_used) or None,
@@ -268,6 +304,7 @@ def rounded(confidence: float | None) -> float | None:
 Style = Literal["answer", "heading", "warning", "faint"]
 
 _SHOWN = 10
+_DIGITS = 6  # of a sum or average at least, if it has so many, in what people read
 _ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
 _HINTS = {"unlinked": " Name one with --topic MID, or with :topic at the prompt."}
 """Advice for the terminal by the reason why there is no answer."""
@@ -286,11 +323,17 @@ class Line(NamedTuple):
 
 def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
     """Read from the graph how the literals among the answers are written for reading."""
+    answers = (answer, *answer.parts)
     relations = [
         relation
-        for each in (answer, *answer.parts)
+        for each in answers
         for item in each.answers
         if isinstance(item.term, LiteralTerm) and (relation := _relations(each).get(item.term))
+    ]
+    relations += [
+        each.value.relation
+        for each in answers
+        if each.value is not None and each.value.relation is not None
     ]
     try:
         return read_literal_forms(graph, relations)
@@ -359,10 +402,13 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         else each.name
         for each in answer.answers[:_SHOWN]
     ]
-    if answer.count is not None:
-        counted = f"{answer.count:,}"
-        if names:  # Not all of it may have been fetched, so the count decides.
-            left = answer.count - len(names)
+    if answer.value is not None or answer.count is not None:
+        count = len(answer.answers) if answer.count is None else answer.count
+        value = answer.value
+        counted = f"{count:,}" if value is None else value.describe(forms, names)
+        is_said = value is not None and value.form == "difference" and value.number and count == 2
+        if names and not is_said:  # Not all may have been fetched, so the count decides.
+            left = count - len(names)
             where = "" if answer.truncated else " (--json prints all)"
             rest = f" and {left:,} more{where}" if left > 0 else ""
             counted = f"{counted}: {', '.join(names)}{rest}"

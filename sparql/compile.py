@@ -38,6 +38,7 @@ from kbqa.sparql.values import (
     comparison,
     equal_literals,
     language_filter,
+    number_of,
     order_keys,
     rank_values,
     text_test,
@@ -45,12 +46,18 @@ from kbqa.sparql.values import (
 )
 
 ANSWER = "?x"
+_VALUE = "?value"
 
 _HEADS = {
     "select": f"SELECT DISTINCT {ANSWER} WHERE",
     "count": f"SELECT (COUNT(DISTINCT {ANSWER}) AS ?count) WHERE",
     "count bindings": f"SELECT (COUNT({ANSWER}) AS ?count) WHERE",
     "ask": "ASK",
+    "sum": f"SELECT (SUM({_VALUE}) AS ?sum) WHERE",
+    "sum bindings": f"SELECT (SUM({_VALUE}) AS ?sum) WHERE",
+    "average": f"SELECT (AVG({_VALUE}) AS ?average) WHERE",
+    "average bindings": f"SELECT (AVG({_VALUE}) AS ?average) WHERE",
+    "difference": f"SELECT (MAX({_VALUE}) - MIN({_VALUE}) AS ?difference) WHERE",
 }
 _TOPIC = "?t"
 _MAX_PATHS = 64
@@ -76,7 +83,7 @@ class EvidenceQuery(NamedTuple):
 
 
 def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
-    """Write the query of a CRP: for its answers, as ``?x``, their number, or whether there is one.
+    """Write the query of a CRP: for its answers, as ``?x``, a number, or whether there is one.
 
     Engines without statistics begin at the constraint `start`. Use it for one that demands an
     entity with fewer neighbours than the topic; the answers are the same.
@@ -93,7 +100,10 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
         InputError: A part cannot be written in a query, or there are too many ways through forks.
     """
     writer = _PatternWriter(crp)
-    if crp.order is None:
+    if crp.value is not None:
+        is_each = not crp.form.endswith(" bindings")
+        body = _block(_valued(crp, crp.value, writer, start, is_each=is_each))
+    elif crp.order is None:
         body, _ = _body(crp, writer, start)
     elif crp.form == "select":
         return "\n".join(_ranked(crp, crp.order, writer, start))
@@ -102,6 +112,13 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
         asked = (writer.constraint(each, writer.main_nodes) for each in crp.asked)
         body = [*_block(ranked), *(f"  {line}" for clause in asked for line in clause.lines())]
     return "\n".join([f"{_HEADS[crp.form]} {{", *body, "}"])
+
+
+def compile_numbers(crp: Crp, start: Constraint | None = None) -> str:
+    """Write the query for the answers whose numbers a CRP adds up, the largest number first."""
+    assert crp.value is not None
+    lines = _valued(crp, crp.value, _PatternWriter(crp), start, is_each=True)
+    return "\n".join([*lines, f"ORDER BY DESC({_VALUE}) ASC(STR({ANSWER}))"])
 
 
 def compile_skeleton(crp: Crp) -> str:
@@ -181,6 +198,25 @@ def _ranked(
     best = [f"SELECT DISTINCT {' '.join(ranks)} WHERE {{", *_block(ranked), "}"]
     best += [f"ORDER BY {keys}", *places]
     return [f"SELECT DISTINCT {ANSWER} WHERE {{", *_block(ranked), *_block(best), "}"]
+
+
+def _valued(
+    crp: Crp,
+    value: int | str,
+    writer: "_PatternWriter",
+    start: Constraint | None,
+    *,
+    is_each: bool,
+) -> list[str]:
+    """Write the query for the numbers that are added up: the largest of each answer, or all."""
+    body, _ = _body(crp, writer, start)
+    node = writer.node(value)
+    is_number, number = number_of(node)
+    body.append(f"  FILTER ({is_number})")
+    if not is_each:
+        return [f"SELECT {ANSWER} ({number} AS {_VALUE}) WHERE {{", *body, "}"]
+    head = f"SELECT {ANSWER} (MAX({number}) AS {_VALUE}) WHERE {{"
+    return [head, *body, "}", f"GROUP BY {ANSWER}"]
 
 
 def _body(crp: Crp, writer: "_PatternWriter", start: Constraint | None) -> tuple[list[str], str]:
@@ -272,7 +308,7 @@ class _PatternWriter:
 
     def ordering(self, order: Order) -> tuple[_Clause, str]:
         """Write the branch that leads to what the answers are ordered by, and its variable."""
-        nodes = self._branch_nodes(self._node(order.at), order.hops)
+        nodes = self._branch_nodes(self.node(order.at), order.hops)
         return _chain(order.hops, nodes), nodes[-1]
 
     def answer_tests(self) -> _Clause:
@@ -296,7 +332,7 @@ class _PatternWriter:
         start = nodes[at] if isinstance(at, int) else _entity(at)
         branch = self._branch_nodes(start, hops)
         if constraint.label is not None:
-            branch[-1] = self._node(constraint.label)
+            branch[-1] = self.node(constraint.label)
         elif hops and not filters_only and (end := self._required_end(test)) is not None:
             branch[-1], test = end, None
         clause = _chain(hops, branch)
@@ -337,7 +373,7 @@ class _PatternWriter:
             case IsEntity(entity):
                 return _entity(entity)
             case IsNode(other):
-                return self._node(other.node)
+                return self.node(other.node)
             case _:
                 return None
 
@@ -350,11 +386,11 @@ class _PatternWriter:
             case IsNotEntity(entity):
                 return _Clause(tests=[f"{node} != {_entity(entity)}"])
             case IsNode(other):
-                return _Clause(tests=[f"{node} = {self._node(other.node)}"])
+                return _Clause(tests=[f"{node} = {self.node(other.node)}"])
             case IsNotNode(other):
-                return _Clause(tests=[f"{node} != {self._node(other.node)}"])
+                return _Clause(tests=[f"{node} != {self.node(other.node)}"])
             case Compare(operator, NodeRef(other_node)):
-                return _Clause(tests=[compare_variables(node, operator, self._node(other_node))])
+                return _Clause(tests=[compare_variables(node, operator, self.node(other_node))])
             case Compare("=", LiteralTerm() as value) if binds:
                 return _Clause([values_block(node, equal_literals(_checked(value)))])
             case Compare(operator, LiteralTerm() as value):
@@ -393,7 +429,8 @@ class _PatternWriter:
             clause += self.constraint(constraint, branch, filters_only=not constraint.hops)
         return clause
 
-    def _node(self, node: int | str) -> str:
+    def node(self, node: int | str) -> str:
+        """Return the term or variable of a node that a CRP refers to."""
         return self.main_nodes[node] if isinstance(node, int) else f"?v_{node}"
 
     def _branch_nodes(self, start: str, hops: Sequence[Hop]) -> list[str]:

@@ -10,22 +10,25 @@ a constraint's `operator`, `operand` and `alternatives`, build a test with `comp
 
 Source: RouterKGQA §3.1–3.2. Beyond the paper: counts and yes/no questions, classes as topics,
 branches with further branches, relations followed backwards anywhere, alternatives, constraints
-that accept or demand a missing value, comparisons between nodes, and rankings with ties or by
-number.
+that accept or demand a missing value, comparisons between nodes, rankings with ties or by number,
+sums, averages and differences.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from kbqa.sparql.terms import LiteralTerm
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 Kind = Literal["entity", "numeric", "string"]
-# A CRP returns its answers; how many there are; in how many ways its nodes can be bound together,
-# as SPARQL's COUNT without DISTINCT does; or whether there is any.
-Form = Literal["select", "count", "count bindings", "ask"]
+# A CRP returns its answers; how many there are; whether there is any; or what the numbers at a node
+# come to: their sum, their average, or how far the largest is from the smallest. For these, each
+# answer has one number, its largest. With *bindings*, each way in which its nodes can be bound
+# together counts, as in SPARQL's COUNT, SUM and AVG without DISTINCT.
+Aggregate = Literal["sum", "sum bindings", "average", "average bindings", "difference"]
+Form = Literal["select", "count", "count bindings", "ask"] | Aggregate
 
 MAX_DEPTH = 32  # of nested forks, branches and alternatives; functions that recurse rely on it
 MAX_ROWS = 2**31 - 1  # as a limit or an offset: some engines count rows in 32 bits
@@ -387,6 +390,7 @@ class Crp:
     differs_from: int | None = 0  # the answer must not be the node at this position
     answer_language: str | None = "en"  # of answers that are texts; None if any will do
     form: Form = "select"
+    value: int | str | None = None  # where the numbers of an aggregate are: a position or label
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -395,8 +399,10 @@ class Crp:
         _check_positions(self.constraints, len(self.path))
         if self.differs_from is not None and not 0 <= self.differs_from < len(self.path):
             raise ValueError(f"the answer cannot differ from the node at {self.differs_from}")
-        if self.order is not None and self.form in ("count", "count bindings"):
-            raise ValueError("a CRP that counts its answers cannot order them as well")
+        if (self.value is not None) != (self.form in get_args(Aggregate)):
+            raise ValueError("a sum, average or difference, and no other form, is of a node")
+        if self.order is not None and self.form not in ("select", "ask"):
+            raise ValueError("a CRP that counts or adds up its answers cannot order them as well")
         if self.order is not None and any(tuple(each.references()) for each in self.asked):
             raise ValueError("what a yes/no question asks of ordered answers names no other node")
         _check_labels(self)
@@ -423,11 +429,18 @@ class Crp:
         return tuple(c for c in self.constraints if c.at == self.answer and not c.hops)
 
     def presupposed(self) -> "Crp":
-        """Return the CRP of the answers that a count or yes/no question asks about."""
+        """Return the CRP of the answers that are counted, added up or asked about."""
         asked = self.asked
         kept = tuple(c for c in self.constraints if c not in asked)
         drop = unused_labels_dropped(references((*kept, self.order)))
-        return replace(self, constraints=changed_constraints(kept, drop), form="select")
+        kept = changed_constraints(kept, drop)
+        return replace(self, constraints=kept, form="select", value=None)
+
+    def hops_to(self, node: int | str) -> tuple[Hop, ...]:
+        """Return the hops that lead to a node, from the topic or from where its branch starts."""
+        if isinstance(node, int):
+            return tuple(step for step in self.path[:node] if isinstance(step, Hop))
+        return next((each.hops for each in self.all_constraints() if each.label == node), ())
 
     def ordered_by(self, at: int, hops: tuple[Hop, ...], *, descending: bool) -> "Crp":
         """Return a copy that keeps the answer with the largest or smallest value."""
@@ -576,8 +589,7 @@ def _check_labels(crp: Crp) -> None:
         raise ValueError("two branches have the same label")
     operands = (constraint.operand for constraint in everything)
     used = {operand.node for operand in operands if isinstance(operand, NodeRef)}
-    if crp.order is not None:
-        used.add(crp.order.at)
+    used |= _of_all_answers(crp)
     if used:
         _check_references(crp)
     if unused := sorted(set(labels) - used):
@@ -588,10 +600,15 @@ def _check_references(crp: Crp) -> None:
     positions = range(len(crp.path) + 1)
     unseen = [node for way in nested_ways(crp.path) for node in outer_references(way.constraints)]
     unseen += (node for node in outer_references(crp.constraints) if node not in positions)
-    if crp.order and crp.order.at not in {*positions, *visible_labels(crp.constraints)}:
-        unseen.append(crp.order.at)
+    unseen += _of_all_answers(crp) - {*positions, *visible_labels(crp.constraints)}
     if unseen:
         raise ValueError(f"?{unseen[0]} is not defined here")
+
+
+def _of_all_answers(crp: Crp) -> set[int | str]:
+    """Return the nodes by which all answers together are ordered or added up."""
+    nodes = (crp.value, None if crp.order is None else crp.order.at)
+    return {node for node in nodes if node is not None}
 
 
 def visible_labels(constraints: Iterable[Constraint]) -> Iterator[int | str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kbqa.sparql.crp import (
+    Aggregate,
     AnyOf,
     Compare,
     Constraint,
@@ -94,9 +95,22 @@ def _sentences(crp: Crp) -> Iterator[_Sentence]:
             yield _Sentence("Count the answers.")
         case "count bindings":
             yield _Sentence("Count the ways to bind all nodes, which may be more than the answers.")
+        case "sum" | "sum bindings" | "average" | "average bindings" | "difference" as form:
+            yield _Sentence(_aggregate(form, _node(crp.value or 0, crp.answer)))
         case "ask":
             tests = " and ".join(_demand(test, crp.answer, inner=True) for test in asked)
             yield _Sentence(f"Say whether one of them {tests or 'exists'}.", asked)
+
+
+def _aggregate(form: Aggregate, values: str) -> str:
+    each = "once for each way to bind all nodes" if "bindings" in form else "one for each answer"
+    match form:
+        case "sum" | "sum bindings":
+            return f"Add up {values}, {each}."
+        case "average" | "average bindings":
+            return f"Take the average of {values}, {each}."
+        case "difference":
+            return f"Take the difference between the largest and the smallest of {values}, {each}."
 
 
 def _is_left_of(part: Part | None, whole: Part | None) -> bool:

@@ -15,6 +15,8 @@ the nodes after it, and ``?x`` is the answer.
                | "distinct from" ( node | "none" )         by default: distinct from ?0
                | "any language" | "answers in" tag         by default: answers in en
                | "count" [ "bindings" ] | "ask"            by default: the answers themselves
+               | total ( node | label )                    of the numbers there
+    total      = ( "sum" | "average" ) [ "bindings" ] | "difference"
     rank       = "largest" | "smallest"                    by the value at the end
                | "most" | "fewest"                         by how many ends there are
     step       = hop | "(" way "|" way { "|" way } ")"
@@ -47,6 +49,10 @@ the nodes after it, and ``?x`` is the answer.
     Kenya -> location.country.capital
     ?x = Nairobi
     ask
+
+    Europe -> location.location.contains
+    ?x -> location.location.area ?a
+    average ?a
 
 A name is written in square brackets if it could be mistaken for something else, or if more can
 follow it: in braces, in parentheses, at the start of a line. So is a relation that is not just
@@ -187,7 +193,7 @@ def _lines(crp: Crp) -> Iterator[str]:
     elif language != "en":
         yield f"answers in {_language(language)}"
     if crp.form != "select":
-        yield crp.form
+        yield crp.form if crp.value is None else f"{crp.form} {_node(crp.value, crp.answer)}"
 
 
 def _order(order: Order, answer: int) -> str:

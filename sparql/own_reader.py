@@ -101,7 +101,7 @@ _ORDER = _word(
 _DISTINCT = _word(r"distinct\s++from\b")
 _ANY_LANGUAGE = _word(r"any\s++language\b")
 _ANSWERS_IN = _word(r"answers\s++in\b")
-_FORM = _word(r"(ask|count)\b(\s++bindings\b)?")
+_FORM = _word(r"(ask|count|sum|average|difference)\b(?:\s++(bindings)\b)?")
 _POSITION = _word(r"\?([0-9]++|x\b)")
 _LABEL = _word(r"\?(?!x\b)_?([a-z][a-z0-9_]*+)")
 
@@ -116,6 +116,7 @@ class _Language(NamedTuple):
 
 class _Form(NamedTuple):
     form: Form
+    value: int | str | None = None  # the node whose numbers it is about
 
 
 _Statement: TypeAlias = Constraint | Order | _Distinct | _Language | _Form
@@ -141,6 +142,8 @@ class _Line:
                 nodes = outer_references((constraint,))
             case Order() as order:
                 nodes = order.references()
+            case _Form(_, int() | str() as value):
+                nodes = (value,)
         return {node for node in nodes if isinstance(node, str)}
 
 
@@ -181,9 +184,11 @@ def parse_crp(text: str) -> CrpReading:
     statements = [line.statement for line in lines]
     constraints = tuple(s for s in statements if isinstance(s, Constraint))
     order = next((s for s in statements if isinstance(s, Order)), None)
+    form = next((s for s in statements if isinstance(s, _Form)), _Form("select"))
     if main.labels or any(line.labels for line in lines):
         in_ways = [constraint for way in nested_ways(path) for constraint in way.constraints]
-        drop = unused_labels_dropped(references((*in_ways, *constraints, order)))
+        used = references((*in_ways, *constraints, order))
+        drop = unused_labels_dropped(used if form.value is None else {*used, form.value})
         path = tuple(changed_step(step, drop) for step in path)
         constraints = changed_constraints(constraints, drop)
     crp = Crp(
@@ -193,7 +198,7 @@ def parse_crp(text: str) -> CrpReading:
         order,
         next((s.node for s in statements if isinstance(s, _Distinct)), 0),
         next((s.tag for s in statements if isinstance(s, _Language)), "en"),
-        next((s.form for s in statements if isinstance(s, _Form)), "select"),
+        *form,
     )
     return CrpReading(crp, tuple(f"line {n}: {what}" for n, what in sorted(problems.items())))
 
@@ -228,9 +233,7 @@ class _LineReader:
         if match := scanner.take(_ORDER):
             return self._order(match)
         if match := scanner.take(_FORM):
-            if match[1].lower() == "count":
-                return _Form("count bindings" if match[2] else "count")
-            return _Form("ask")
+            return self._form(" ".join(filter(None, match.groups())).lower())
         if scanner.take(_DISTINCT):
             return _Distinct(None if scanner.take(_NONE) else self._position(self._answer - 1))
         if scanner.take(_ANY_LANGUAGE):
@@ -240,6 +243,12 @@ class _LineReader:
         anchor = scanner.entity()
         at = self._position(self._answer) if anchor is None else anchor
         return self._branch(at, on_own_line=True)
+
+    def _form(self, words: str) -> _Form:
+        if words.startswith("ask"):
+            return _Form("ask")
+        form = cast(Form, words.replace("difference bindings", "difference"))
+        return _Form(form, None if form.startswith("count") else self._reference().node)
 
     def _order(self, match: re.Match[str]) -> Order:
         word = match[1].lower()
@@ -416,8 +425,8 @@ def _without_order_conflicts(
     kept = []
     for line in lines:
         match line.statement:
-            case Order() if form in ("count", "count bindings"):
-                problems[line.number] = "what is counted cannot be ordered as well"
+            case Order() if form not in ("select", "ask"):
+                problems[line.number] = "what is counted or added up cannot be ordered as well"
             case Constraint(at=at, hops=()) as test if (
                 form == "ask" and is_ordered and at == answer and tuple(test.references())
             ):

@@ -81,8 +81,11 @@ def relaxations(
 
 
 def compared_entities(crp: Crp) -> tuple[Entity, ...]:
-    """Return the named entities that a CRP ranks, as in "which is larger, Spain or Germany"."""
-    if crp.order is None:
+    """Return the named entities that a CRP ranks, as in "which is larger, Spain or Germany".
+
+    So are those whose numbers are added up: each of them needs one.
+    """
+    if crp.order is None and crp.value is None:
         return ()
     tests = (c.test for c in crp.constraints if c.at == crp.answer and not c.hops)
     named = (test.entities() for test in tests if isinstance(test, AnyOf))
@@ -175,6 +178,8 @@ def _without(crp: Crp, found: Sequence[Part], dropped: frozenset[int]) -> Crp:
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
     staying = _staying(crp.top_constraints())
     used = frozenset(node for part in (*kept, *staying) for node in part.references())
+    if crp.value is not None:
+        used |= {crp.value}
     numbers = count()
     pruning = _Pruning(lambda *_: next(numbers) not in dropped, used)
     path, constraints = pruning.prune(crp)

@@ -388,7 +388,7 @@ class _Writer:
         try:
             sections: dict[str, list[str]] = {"entity": [], "numeric": [], "string": []}
             further: list[str] = []
-            if crp.differs_from is None or crp.answer_language != "en":
+            if crp.differs_from is None or crp.answer_language != "en" or crp.value is not None:
                 raise _UnsayableError
             for constraint in crp.constraints:
                 if self._extended and _is_further(constraint):

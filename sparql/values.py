@@ -54,7 +54,7 @@ _ERA_SHIFT = 9600
 _FRACTION_TYPES = ("decimal", "float", "double")
 _NUMBER_TYPES = ("integer", "int", *_FRACTION_TYPES)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-_NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
+NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
 _NUMBER_OR_DATE = f"^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+|{_DATE_REST})?$"
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CODE = re.compile(r"0\d+", re.ASCII)
@@ -95,7 +95,7 @@ def comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
     date = _date_comparison(variable, operator, value.text) if is_date(value) else "false"
     if not is_number(value):
         return date
-    is_like_it = f"REGEX(STR({variable}), {quote(_NUMBER_SHAPE)})"
+    is_like_it = f"REGEX(STR({variable}), {quote(NUMBER_SHAPE)})"
     number = f"{_DOUBLE}(STR({variable})) {operator} {_number(value.text)}"
     return f"IF({is_like_it}, {number}, {date})"
 
@@ -167,7 +167,7 @@ def rank_values(variable: str, descending: bool, *, counted: bool = False) -> tu
     if counted:
         return (f"COUNT(DISTINCT {variable})",)
     written = f"STR({variable})"
-    numeric = f"REGEX({written}, {quote(_NUMBER_SHAPE)})"
+    numeric = f"REGEX({written}, {quote(NUMBER_SHAPE)})"
     is_text = f"DATATYPE({variable}) = {_STRING}"
     has_value = f"COALESCE(IF({is_text}, {numeric}, {_has_value(variable)}), false)"
     date = f"IF({has_value}, {_date_number(variable)}, {_NO_NUMBER})"
@@ -176,6 +176,12 @@ def rank_values(variable: str, descending: bool, *, counted: bool = False) -> tu
     text = f"IF({has_value}, {quote(_LAST_TEXT)}, {written})"
     extreme = "MAX" if descending else "MIN"
     return f"{extreme}({number})", f"{extreme}({text})"
+
+
+def number_of(variable: str) -> tuple[str, str]:
+    """Write the test that a variable is a number, and the number as an ``xsd:double``."""
+    is_number = f"REGEX(STR({variable}), {quote(NUMBER_SHAPE)})"
+    return is_number, f"IF({is_number}, {_DOUBLE}(STR({variable})), 0)"
 
 
 def order_keys(variable: str, descending: bool, *, counted: bool = False) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from hypothesis import strategies as st
 
 from kbqa.sparql.crp import (
+    Aggregate,
     AnyOf,
     BranchNode,
     Compare,
@@ -112,7 +114,9 @@ def crps(draw: st.DrawFn, parts: Parts = GROUNDED) -> Crp:
     visible = {*range(at + 1), *_shown(constraints)}
     constraints = builder.filled(constraints, visible)
     order = None
-    form: Form = draw(st.sampled_from(["select", "select", "count", "count bindings", "ask"]))
+    forms = ["select", "select", "select", "count", "count bindings", "ask", *get_args(Aggregate)]
+    form: Form = draw(st.sampled_from(forms))
+    value = builder.node(visible) if form in get_args(Aggregate) else None
     if (
         draw(st.booleans())
         and form in ("select", "ask")
@@ -136,6 +140,7 @@ def crps(draw: st.DrawFn, parts: Parts = GROUNDED) -> Crp:
         differs_from=draw(st.one_of(st.none(), st.integers(0, at - 1))),
         answer_language=draw(parts.languages),
         form=form,
+        value=value,
     )
 
 

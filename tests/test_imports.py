@@ -74,7 +74,7 @@ TWICE = {
 
 LIMITS = {
     "product files": 170,
-    "product lines": 56_476,
+    "product lines": 57_200,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,

@@ -118,8 +118,9 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     crp generate`; the first path with answers counts. Writes {"id", "answers", "boolean", "count",
     "truncated", "level", "dropped", "sparql", "beam", "problems", "error"}: "boolean" is the answer
     to a yes/no question, "count" a number whose list is "answers", "beam" the number, from 0, of
-    the path that answered, "level" how far it was relaxed, "dropped" what was dropped. Names are
-    looked up in the graph, and in the row's "question" if it has one.
+    the path that answered, "level" how far it was relaxed, "dropped" what was dropped. A sum, an
+    average or a difference is in "value", which other rows do not have. Names are looked up in the
+    graph, and in the row's "question" if it has one.
     """
     from kbqa.engine.linking.linker import Linker
 
@@ -327,6 +328,8 @@ class CrpRunner:
             answered["truncated"] = found.table.truncated
         answered["boolean"] = found.boolean
         answered["count"] = found.count
+        if found.value is not None:
+            answered["value"] = found.value.number
         answered["level"] = found.relaxation.level
         answered["dropped"] = describe_dropped(found.relaxation.dropped, found.crp)
         answered["sparql"] = found.sparql

@@ -37,6 +37,8 @@ def _said(record: Mapping[str, Any]) -> str:
         said = "yes" if record["boolean"] else "no"
     elif record.get("count") is not None:
         said = f"{record['count']:,}"
+    elif record.get("value") is not None:
+        said = f"{record['value']:,.12g}"
     elif answers:
         said = ", ".join(each["name"] for each in answers[:_IN_LINE])
         if len(answers) > _IN_LINE:
@@ -93,6 +95,8 @@ def _answers(record: Mapping[str, Any]) -> Iterator[str]:
         return
     if record.get("count") is not None:
         yield f"<p><strong>{record['count']:,}</strong></p>"
+    elif record.get("value") is not None:
+        yield f"<p><strong>{record['value']:,.12g}</strong></p>"
     if not answers:
         return
     yield "<ul>"

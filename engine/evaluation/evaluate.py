@@ -617,7 +617,9 @@ def _first_name(row: Row) -> str:
 
 
 def _special(row: Row) -> str | None:
-    """Return a boolean or a count as a value; None for answers."""
+    """Return a boolean, a count or a sum as a value; None for answers."""
     if row.boolean is not None:
         return str(row.boolean).lower()
+    if row.value is not None:
+        return f"{row.value:.12g}"
     return None if row.count is None else str(row.count)

@@ -181,6 +181,7 @@ class Row(RowPart):
     answers: tuple[RowAnswer, ...]
     boolean: StrictBool | None = None
     count: Count | None = None
+    value: float | None = None
     not_understood: tuple[str, ...] = ()
     status: str | None = None
     confidence: float | None = None

@@ -32,10 +32,12 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
+from kbqa.engine.questions.operators import names_aggregate
+from kbqa.engine.questions.words import find_aggregate
 from kbqa.engine.running.coverage import WordCoverage
 from kbqa.engine.running.evidence import PathTrace, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
-from kbqa.engine.running.pool import PathPool
+from kbqa.engine.running.pool import PathPool, add_up
 from kbqa.engine.running.repair import (
     OF_REPAIR,
     GuidedRepairer,
@@ -196,6 +198,12 @@ class Kbqa:
             asked.budget.take_last()  # Writing is a decision, too, even under a budget of one.
         carried = () if asked.carried is None else (asked.carried,)
         tried = run([*carried, *asked.written_by(self)])  # 1 and 2
+        form = find_aggregate(asked.question)
+        said = (each.proven for each in tried if each.table is not None)
+        if form is not None and not any(crp and names_aggregate(form, crp) for crp in said):
+            with asked.clock.stage("search"):
+                added_up = add_up(asked, form, tried, graph, self._schema)
+            tried = run(added_up)
         if self._pool is not None:
             tried += runner.check(run_searched(asked, tried, self._pool, runner))  # 3
         execution = runner.explain(self._judged(asked, tried))  # 4

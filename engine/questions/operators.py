@@ -8,7 +8,7 @@ negated must stand behind the word: a path that negates *Europe* does not say "w
 countries do not use the euro?".
 
 Words that say too little by themselves have no rule: a plain *and*, or *over* without a number. No
-path can say some words, such as *average*; only a relation accounts for them.
+path can say *density*; only a relation accounts for it.
 
 A large number, such as *60 million*, must be in the path; a small one often says only how many
 answers there are, as in "the four nations of the UK". If the path compares with a number, it must
@@ -30,12 +30,14 @@ from kbqa.engine.questions.words import (
     Bound,
     Kind,
     WrittenNumber,
+    find_aggregate,
     find_directions,
     find_measures,
     read_numbers,
 )
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import (
+    Aggregate,
     Constraint,
     Crp,
     Entity,
@@ -118,11 +120,13 @@ def find_objection(
     schema: GraphSchema,
     mentions: Mapping[str, str] = MappingProxyType({}),
     given: Collection[Entity] = (),
+    *,
+    is_number: bool = False,
 ) -> str | None:
-    """Return why a path cannot answer a question, whatever it finds; None if it may.
+    """Return why a path cannot answer a question, whatever else it finds; None if it may.
 
     `mentions` is as in `find_unaccounted`; `given` has the entities that the asker says the
-    question is about.
+    question is about; `is_number` says that the path found one number and nothing else.
     """
     about = {each.mid for each in given if each.mid is not None}
     if about and about.isdisjoint(each.mid for each in crp.entities()):
@@ -137,6 +141,7 @@ def find_objection(
         or _compares_unlike_values(crp, schema)
         or _says_too_little(read.text, crp)
         or _passes_over_one_of_both(read, crp)
+        or _does_not_add_up(read, crp, is_number=is_number)
     )
 
 
@@ -176,7 +181,11 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
     if not given and _ASKS_OF_IT.match(read.text):
         return unnamed
-    conditions = [each for each in crp.constraints if not _says_a_class(each.hops)]
+    conditions = [
+        each
+        for each in crp.constraints
+        if not _says_a_class(each.hops) and (each.label is None or each.label != crp.value)
+    ]
     classes = {each.entity for each in crp.constraints} - {each.entity for each in conditions}
     if isinstance(crp.path[0], Hop) and crp.path[0].inverse and _says_a_class(crp.path[:1]):
         classes.add(crp.topic)
@@ -264,7 +273,7 @@ def _orders_other_way(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
     order = crp.order
     if order is None:
         return None
-    hops = order.hops or _label_hops(crp, order.at)
+    hops = order.hops or crp.hops_to(order.at)
     if compass := _COMPASS.search(read.masked):
         side = compass[1] or compass[2]
         if _COORDINATES[side] != (hops[-1].relation.rpartition(".")[2], order.descending):
@@ -297,7 +306,7 @@ def _asks_if_more(
     read: _Read, crp: Crp, tested: Constraint, node: int | str, schema: GraphSchema
 ) -> bool | None:
     """Return whether a question asks for more than at a node; None if it does not say."""
-    kind = _kind(_label_hops(crp, node), schema)
+    kind = _kind(crp.hops_to(node), schema)
     directions = find_directions(read.masked, kind, orders=False)
     than = re.search(r"\bth[ae]n\b", read.masked)
     if len(directions) != 1 or than is None or _MULTIPLE.search(read.masked):
@@ -328,13 +337,6 @@ def _position(read: _Read, entity: Entity) -> int | None:
     return None if match is None else match.start()
 
 
-def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
-    """Return the hops that lead to a node."""
-    if isinstance(node, int):
-        return tuple(step for step in crp.path[:node] if isinstance(step, Hop))
-    return next((each.hops for each in crp.all_constraints() if each.label == node), ())
-
-
 def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
     """Return the kind of value that hops lead to."""
     return VALUE_KINDS.get(schema.end(hops[-1])) if hops else None
@@ -346,15 +348,15 @@ def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
     if crp.order is not None and crp.order.counted:
         counted = crp.order.hops
     elif crp.form == "count":
-        counted = _label_hops(crp, crp.answer)
+        counted = crp.hops_to(crp.answer)
     if counted:
         end = schema.end(counted[-1]) or ""
         if VALUE_KINDS.get(end) == "number" or end.startswith("measurement_unit."):
             return "it counts how many numbers there are"
     for constraint in crp.asked:
         if constraint.kind == "numeric" and isinstance(constraint.operand, NodeRef):
-            tested = _label_hops(crp, crp.answer)
-            other = _label_hops(crp, constraint.operand.node)
+            tested = crp.hops_to(crp.answer)
+            other = crp.hops_to(constraint.operand.node)
             if tested and other and tested[-1] != other[-1]:
                 return "it compares two different things"
             if tested and _kind(tested, schema) is None and schema.end(tested[-1]) is not None:
@@ -392,6 +394,39 @@ def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
             places[each.entity] = None
     named = [at for at in places.values() if at is not None and at >= both.end()]
     return "it passes over one of both" if len(named) == 1 else None
+
+
+_SAYS_AGGREGATE: Mapping[Aggregate, re.Pattern[str]] = {
+    "sum": re.compile(r"total|sum|combined|gross"),
+    "average": re.compile(r"average|mean"),
+    "difference": re.compile(r"difference"),
+}
+_DOES_NOT: Mapping[Aggregate, str] = {
+    "sum": "it adds nothing up",
+    "average": "it takes no average",
+    "difference": "it does not say by how much they differ",
+}
+
+
+def names_aggregate(asked: Aggregate, crp: Crp) -> bool:
+    """Return whether the relations of a path say a sum, an average or a difference."""
+    return any(map(_SAYS_AGGREGATE[asked].search, crp.relations()))
+
+
+def _does_not_add_up(read: _Read, crp: Crp, *, is_number: bool) -> str | None:
+    """Object to what is no sum, average or difference where the question asks for one.
+
+    The graph may know it as one number, such as the total population of a country.
+    """
+    asked = find_aggregate(read.masked)
+    if asked is None or crp.form.startswith(asked) or names_aggregate(asked, crp):
+        return None
+    is_of_several = asked != "sum" or re.search(r"\band\b", read.masked) is not None
+    if is_number and crp.order is None and not is_of_several:
+        return None
+    if asked == "sum" and _counts(crp) and (_has_alternatives(crp) or not is_of_several):
+        return None
+    return _DOES_NOT[asked]
 
 
 def _misread_numbers(question: str, crp: Crp) -> list[str]:
@@ -474,6 +509,10 @@ def _negates_others(rule: Rule, crp: Crp, behind: Set[Entity]) -> bool:
 
 def _counts(crp: Crp) -> bool:
     return crp.form in ("count", "count bindings")
+
+
+def _adds_up(crp: Crp) -> bool:
+    return crp.value is not None or (_counts(crp) and _has_alternatives(crp))
 
 
 def _asks(crp: Crp) -> bool:
@@ -604,8 +643,8 @@ _RULES = (
     Rule(r"\bboth\b(?=.* and )", (_names_two, _has_alternatives)),
     Rule(
         r"\b(?:average|sum|difference|combined|altogether|density|between them)\b|\btogether\W*$"
-        r"|\bhow much (?:more|less|fewer|\w+er)\b",
-        (),
+        r"|\bhow much (?:more|less|fewer|\w+er)\b(?=.*\bthan\b)",
+        (_adds_up,),
         r"average|mean|sum|difference|combined|density",
     ),
 )

@@ -1,6 +1,6 @@
 """Read a question by its words: whether it is one, and what it counts, orders and compares.
 
-It finds numbers, ends of an order, directions, and values to compare with.
+It finds numbers, ends of an order, directions, values to compare with, and sums.
 
 >>> [(each.text, sorted(each.values)) for each in read_numbers("over 1,5 million or sixty-two")]
 [('1,5 million', [1500000.0]), ('sixty-two', [62.0])]
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.kb.schema import MONTHS
-from kbqa.sparql.crp import Operator
+from kbqa.sparql.crp import Aggregate, Operator
 from kbqa.sparql.terms import LiteralTerm
 from kbqa.sparql.values import is_date, is_number
 
@@ -59,7 +59,18 @@ class Bound:
         return is_date(self.value) if kind == "date" else is_number(self.value)
 
 
-Measure: TypeAlias = Bound | Extreme
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What several numbers come to."""
+
+    form: Aggregate
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether values of a kind come to anything."""
+        return kind == "number"
+
+
+Measure: TypeAlias = Bound | Extreme | Total
 
 # ruff: noqa: SIM905 – lists of a hundred words read better as text
 _ANY_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -139,6 +150,26 @@ _EXTREMES: Mapping[Extreme, str] = {
     Extreme("number", False): _SMALLEST,
 }
 
+_WORDS_TO_OF = r"(?:[\w']+ ){1,3}of\b"
+# *Total* and *average* may also be said of something else: "which has 5 as total emissions".
+_AGGREGATES: Mapping[Aggregate, re.Pattern[str]] = {
+    "average": re.compile(
+        r"(?<!\ban )\baverage\b|\bmean (?=\w+ of\b)|\bon average\b", re.IGNORECASE
+    ),
+    "sum": re.compile(
+        rf"\b(?:the|what|how much) total (?!numbers?\b)|^total {_WORDS_TO_OF}|\bin total\b"
+        rf"|\bsum of\b|\bcombined {_WORDS_TO_OF}"
+        r"|\band\b.*\b(?:together|combined|altogether|between them)\W*$",
+        re.IGNORECASE,
+    ),
+    "difference": re.compile(
+        rf"\bdifference (?:in (?:\w+ )+?between|between the {_WORDS_TO_OF})"
+        r"|\b(?!the |a )\w+ difference between\b"
+        r"|\bhow (?:much|many) (?:more|less|fewer|\w+er)\b(?=.*\bthan\b)",
+        re.IGNORECASE,
+    ),
+}
+
 _NO_EXTREME = re.compile(r"\bat (?:least|most)\b|\b(?:first|last) (?:name|lady)\b", re.IGNORECASE)
 _NEGATED = re.compile(r"(?:\b(?:not|never|no)\b|n['’]t\b).*", re.IGNORECASE)
 
@@ -205,7 +236,7 @@ def with_topic(question: str, name: str) -> str:
 
 
 def find_measures(question: str) -> list[Measure]:
-    """Return the measures of a question, each once, bounds first."""
+    """Return the measures of a question, each once, bounds first and totals last."""
     bounds, text = _cut_bounds(question)
     text = _NO_EXTREME.sub(" ", text)
     found: list[Measure] = [*bounds]
@@ -213,7 +244,21 @@ def find_measures(question: str) -> list[Measure]:
         text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
         if count:
             found.append(extreme)
+    if (form := find_aggregate(question)) is not None:
+        found.append(Total(form))
     return list(dict.fromkeys(found))
+
+
+def find_aggregate(question: str) -> Aggregate | None:
+    """Return what a question asks of several numbers: their sum, average or difference.
+
+    >>> find_aggregate("how many people live in France and Germany together")
+    'sum'
+    >>> find_aggregate("which waterfall has an average flow of 934?") is None
+    True
+    """
+    found = (form for form, words in _AGGREGATES.items() if words.search(question))
+    return next(found, None)
 
 
 def find_directions(question: str, kind: Kind | None, *, orders: bool) -> set[bool]:

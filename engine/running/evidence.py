@@ -154,6 +154,9 @@ def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
         return WhyNot("no-question", why)
     if not fates:
         return WhyNot("none-written", "no path was written, and none was found in the graph")
+    lacking = (e.problem for e in tried if e.fate == "reachable" and e.crp and e.crp.value)
+    if (problem := next(filter(None, lacking), None)) is not None:
+        return WhyNot("empty", f"there is nothing to compute with: {problem}")
     if "unfit" in fates:
         unfit = next(each for each in tried if each.fate == "unfit")
         return WhyNot("unfit", f"no path that was found fits the question: {unfit.problem}")
@@ -180,13 +183,14 @@ def prove_answer(
     terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
     names: Mapping[Term, str] = {}
     evidence: tuple[EvidenceTriple, ...] = ()
-    problem = None
+    problem = None if found.value is None else found.value.lack
     with asked.clock.stage("prove"):
         try:
             names = name_terms(graph, terms)
             evidence = find_evidence(graph, found.proven, terms, timeout_s, found.crp)
         except GraphError as error:
-            problem = f"the proof could not be fetched: {error}"
+            failed = f"the proof could not be fetched: {error}"
+            problem = failed if problem is None else f"{problem}; {failed}"
     sure = found.answer_confidences
     answers = tuple(
         AnswerEntity(term, names.get(term, term_text(term)), confidence=sure.get(term))
@@ -207,6 +211,7 @@ def prove_answer(
         seconds=asked.clock.seconds,
         boolean=found.boolean,
         count=found.count,
+        value=found.value,
         not_understood=found.not_understood,
     )
 

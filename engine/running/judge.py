@@ -197,7 +197,7 @@ def _with_surest_first(best: Tried, tried: Sequence[Tried]) -> Tried:
     table, relaxation = best.table, best.relaxation
     assert table is not None
     assert relaxation is not None
-    if best.boolean is not None:
+    if best.boolean is not None or best.value is not None:
         return best
     confidences = answer_confidences(tried)
 

@@ -14,6 +14,10 @@ The first paths of both kinds are candidates with one more condition as well.
   films. So where the question names an entity, a number, a date or a code of which a path says
   nothing, the graph is asked how nodes of the path are related to it. Each such relation is a
   condition.
+- **Add up.** Of *how much bigger is Sudan than Kenya* a path may lead to the area of Sudan, or say
+  whether it is larger. So where a question asks for a sum, an average or a difference, written
+  paths to numbers become that of their numbers: of the things that a path leads to before them, or
+  of those that the question names together.
 - **Measure.** Of *the EU country with the smallest army* a path may list all members, or order them
   by their area. So where a question asks for an end of an order or compares with a value
   (`kbqa.engine.questions.operators`), the graph says which numbers and dates the path's answers
@@ -24,19 +28,20 @@ this; Bao et al. 2016, MulCG, adds comparisons as well. RnG-KBQA (Ye et al. 2022
 al. 2022) also join enumerated with written paths, but they enumerate first, and write once.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import islice
-from typing import TypeAlias
+from itertools import chain, islice
+from typing import NamedTuple, TypeAlias
 
 from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
-from kbqa.engine.linking.linker import stems
+from kbqa.engine.linking.linker import LinkedEntity, stems
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.questions.words import VALUE_KINDS, Bound, Kind, Measure, find_measures
+from kbqa.engine.questions.words import VALUE_KINDS, Bound, Kind, Measure, Total, find_measures
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,
@@ -53,12 +58,15 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.sparql.crp import (
+    Aggregate,
+    AnyOf,
     AnyPart,
     Constraint,
     Crp,
     Entity,
     Form,
     Hop,
+    IsEntity,
     NodeRef,
     Part,
     Step,
@@ -67,7 +75,8 @@ from kbqa.sparql.crp import (
     compare_with,
 )
 from kbqa.sparql.forms import render_crp
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.relax import compared_entities
+from kbqa.sparql.terms import TYPE, LiteralTerm, Term
 from kbqa.sparql.values import equal_literals, is_date, is_number, values_block
 
 _NARROWED = 3
@@ -75,6 +84,12 @@ _NARROWED = 3
 
 _MEASURED = 5
 """The same for orders and comparisons, which fewer questions ask for."""
+
+_NAMESAKES = 4
+"""Entities of one mention, the likeliest first, of which the most like the others is meant."""
+
+_LEAST_SCORE = 0.001
+"""The linker's score below which a mention names a kind of thing, such as *the countries*."""
 
 _DEPTH = 2
 """Hops that are searched, and one more if the last leads through a mediator."""
@@ -139,13 +154,15 @@ class PathPool:
             for crp in _candidates(scored.path, written, frontiers):
                 add(crp, rank, scored.path.starts, narrows=False)
         paths = [Crp(each.path.topic, each.path.hops) for each in searched]
+        together = named_together(asked, graph)
         ways_to = cache(partial(find_ways, graph, schema))
         for rank, crp in enumerate([*_narrowable(tried), *paths[:_NARROWED]]):
             for narrowed in narrow(asked, crp, frontiers, ways_to):
                 add(narrowed, rank, (), narrows=True)
         for rank, crp in enumerate([*_measurable(written), *paths[:_MEASURED]]):
             for measured in measure(words, crp, search):
-                add(measured, rank, (), narrows=True)
+                if measured.value is None or not together.entities:
+                    add(measured, rank, (), narrows=True)
         return found
 
     def _meaning(self, crp: Crp) -> str:
@@ -153,6 +170,152 @@ class PathPool:
         if len(crp.hops) == len(crp.path):
             crp = replace(crp, path=self._schema.canonical(crp.hops))
         return render_crp(crp)
+
+
+_CONJUNCTION = re.compile(
+    r"<(\d+)>(?:(?:'s?)?(?: [a-z]+){0,2},? (?:and|than) |, )"
+    r"(?:(?:the|that|in|of|at|from|does|do|is|are) ){0,3}(?=<(\d+)>)"
+)
+_TO_MEMBERS = Hop(TYPE, inverse=True)
+_NUMBERS = "value"  # the label of what is added up
+
+
+class Together(NamedTuple):
+    """Entities that a question names together, and the classes that all of them are of."""
+
+    entities: tuple[Entity, ...] = ()
+    classes: frozenset[str] = frozenset()
+
+    def topic(self, domain: str | None) -> Entity:
+        """Return the class from which a path to them starts: this one, or else a telling one."""
+        is_general = re.compile(r"base\.|user\.|common\.|type\.").match
+        known = min(self.classes, key=lambda each: (is_general(each) is not None, each))
+        return Entity(mid=domain if domain in self.classes else known)
+
+
+def add_up(
+    asked: Asked, form: Aggregate, tried: Sequence[Tried], graph: Graph, schema: GraphSchema
+) -> list[Candidate]:
+    """Turn written candidates into the sum, average or difference of their numbers.
+
+    Args:
+        asked: The question.
+        form: What it asks for.
+        tried: The written candidates, as they were run.
+        graph: Tells what is named together.
+        schema: Of the graph; says which relations lead to numbers.
+
+    Returns:
+        As many candidates. One stays as it is if it leads to no numbers, or to those of another.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    together = named_together(asked, graph)
+    candidates, known = list[Candidate](), set[Crp]()
+    for each in tried:
+        crp = None if each.crp is None else _added_up(each.crp, form, together, schema)
+        if crp is None or crp in known:
+            candidates.append(each.candidate)
+        else:
+            known.add(crp)
+            candidates.append(replace(each.candidate, text=render_crp(crp)))
+    return candidates
+
+
+def named_together(asked: Asked, graph: Graph) -> Together:
+    """Find the entities that a question joins by *and* or *than*.
+
+    Of namesakes, that is meant which has most types of the likeliest entity; of those that have the
+    same, the one with most neighbours of what else the question names.
+    """
+    linked = [each for each in asked.linked if each.score >= _LEAST_SCORE]
+    text, mentions = asked.question.lower(), list[str]()
+    names = {each.mention.lower() for each in linked}
+    for mention in sorted(names, key=len, reverse=True):
+        if " and " in mention and names.issuperset(mention.split(" and ")):
+            continue  # "Norway and Sweden", which was a union once
+        text, found = re.subn(rf"(?<![\w<]){re.escape(mention)}(?!\w)", f"<{len(mentions)}>", text)
+        if found:
+            mentions.append(mention)
+    pairs = [map(int, match.groups()) for match in _CONJUNCTION.finditer(text)]
+    joined = [mentions[at] for at in dict.fromkeys(chain.from_iterable(pairs))]
+    if not joined:
+        return Together()
+    named = [[e for e in linked if e.mention.lower() == each][:_NAMESAKES] for each in joined]
+    others = [each.mid for each in linked if each.mention.lower() not in joined]
+    mids = [e.mid for each in named for e in each]
+    found_types = graph.neighbours_of_each([(mid, TYPE) for mid in mids], "out")
+    types = {mid: {str(each) for each in found_types[mid, TYPE]} for mid in mids}
+    ends: Mapping[str, Set[Term]] = {}
+    if others and len(mids) > len(named):
+        edges = graph.edges([*others, *mids], "out", _MAX_EDGES)
+        ends = {mid: set(chain.from_iterable(of.values())) for mid, of in edges.items()}
+    around = {*others, *(end for mid in others for end in ends.get(mid, ()))}
+    likeliest = max((each[0] for each in named), key=lambda e: e.score).mid
+
+    def likeness(entity: LinkedEntity) -> tuple[int, int]:
+        mid = entity.mid
+        return len(types[mid] & types[likeliest]), len(around & ends.get(mid, set()))
+
+    chosen = [max(each, key=likeness) for each in named]
+    classes = frozenset(set.intersection(*(types[each.mid] for each in chosen)))
+    if not classes or len({each.mid for each in chosen}) < 2:
+        return Together()
+    return Together(tuple(Entity(each.name, each.mid) for each in chosen), classes)
+
+
+def _added_up(crp: Crp, form: Aggregate, together: Together, schema: GraphSchema) -> Crp | None:
+    """Return the sum, average or difference of the numbers of a grounded path, if it has any."""
+    if crp.value is not None or len(crp.hops) < len(crp.path):
+        return None
+    path, order = crp.hops, crp.order
+    hops: tuple[Hop, ...] = ()
+    if order is not None and order.at == crp.answer and not order.counted and not order.offset:
+        hops = order.hops
+    elif order is None and _leads_to_number(path, schema):
+        is_mediated = len(path) > 1 and schema.leads_to_mediator(path[-2])
+        hops = path[-2:] if is_mediated else path[-1:]
+        path = path[: -len(hops)]
+    is_counted = form == "sum" and crp.form == "count" and not hops
+    if not (is_counted or _leads_to_number(hops, schema)):
+        return None
+    constraints = list(filter(_stands_alone, crp.constraints))
+    topic = crp.topic
+    if together.entities:
+        named = {each.mid for each in together.entities}
+        if any(each.mid in named for each in compared_entities(crp)):
+            path, constraints = (), []
+        elif topic.mid not in named:
+            return None
+        others = named - {topic.mid}
+        constraints = [
+            replace(each, at=each.at + 1)
+            for each in constraints
+            if isinstance(each.at, int)
+            and each.at <= len(path)
+            and others.isdisjoint(entity.mid for entity in each.entities())
+        ]
+        are_named = AnyOf(tuple((Constraint(0, (), IsEntity(each)),) for each in together.entities))
+        topic = together.topic(schema.start((*path, *hops)[0]))
+        path = (_TO_MEMBERS, *path)
+        constraints.insert(0, Constraint(1, (), are_named))
+    elif (
+        form == "difference"
+        or not path
+        or crp.form != "select"
+        or len(constraints) < len(crp.constraints)
+        or any(isinstance(each.at, int) and each.at > len(path) for each in constraints)
+    ):
+        return None
+    if is_counted:
+        return Crp(topic, path, tuple(constraints), form="count")
+    constraints.append(Constraint(len(path), hops, None, label=_NUMBERS))
+    return Crp(topic, path, tuple(constraints), form=form, value=_NUMBERS)
+
+
+def _leads_to_number(hops: Sequence[Hop], schema: GraphSchema) -> bool:
+    return bool(hops) and VALUE_KINDS.get(schema.end(hops[-1])) == "number"
 
 
 def _searched(search: GuidedSearch, topics: Sequence[Entity]) -> list[ScoredPath]:
@@ -170,7 +333,7 @@ def _measurable(written: Sequence[Crp]) -> list[Crp]:
     """Return the first written paths without their orders and comparisons, each main path once."""
     bare: dict[tuple[tuple[Step, ...], Form], Crp] = {}
     for crp in written:
-        if crp.form != "ask":
+        if crp.form != "ask" and crp.value is None:
             kept = tuple(filter(_stands_alone, crp.constraints))
             bare.setdefault((crp.path, crp.form), replace(crp, constraints=kept, order=None))
     return list(bare.values())[:_MEASURED]
@@ -206,7 +369,7 @@ class Carried:
     """A path with the constraints of another."""
 
     crp: Crp
-    """A yes/no question whose tests could not be carried becomes a list."""
+    """A yes/no question whose tests could not be carried becomes a list, and so does a sum."""
     lost: tuple[Part, ...]
     """Constraints that could not be carried, as the other CRP had them."""
 
@@ -223,6 +386,10 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
                 (moved,), lambda each: each.with_reference(partial(_moved_node, failed, path))
             )
     order = failed.order and _moved(failed.order, failed, path, frontiers)
+    value = failed.value if isinstance(failed.value, str) else None
+    numbers = next((each for each in carried if each.label and each.label == value), None)
+    if numbers is not None and carried[numbers].at != len(path.hops):
+        del carried[numbers]  # They are no longer those of the answers.
     # What refers to a lost branch is lost with it, and so is a branch with a label that nothing
     # refers to any more; and so on, until what is left needs nothing that is lost.
     while True:
@@ -231,6 +398,7 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
             order = None
         used = {label for new in carried.values() for label in _references(new)}
         used |= {order.at} if order is not None and isinstance(order.at, str) else set()
+        used |= {value} if value is not None else set()
         kept = {
             old: new
             for old, new in carried.items()
@@ -241,6 +409,8 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
         carried = kept
     # Without what it asks, a yes/no question would only ask whether the path exists.
     is_whole = all(each in carried for each in failed.asked)
+    if failed.value is not None and value not in _labels(carried.values()):
+        is_whole, value = False, None
     crp = Crp(
         path.topic,
         path.hops,
@@ -249,6 +419,7 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
         None if failed.differs_from is None else 0,
         failed.answer_language,
         failed.form if is_whole else "select",
+        value,
     )
     lost: list[Part] = [each for each in failed.constraints if each not in carried]
     if failed.order is not None and order is None:
@@ -325,7 +496,13 @@ def measure(words: str, crp: Crp, search: GuidedSearch) -> Iterator[Crp]:
             if isinstance(each, Bound):
                 condition = Constraint(place, way, compare_with(each.operator, each.value))
                 yield replace(crp, constraints=(*crp.constraints, condition))
-            elif crp.form == "select":
+            elif crp.form != "select":
+                continue
+            elif isinstance(each, Total):
+                numbers = Constraint(place, way, None, label=_NUMBERS)
+                constraints = (*crp.constraints, numbers)
+                yield replace(crp, constraints=constraints, form=each.form, value=_NUMBERS)
+            else:
                 yield crp.ordered_by(place, way, descending=each.descending)
 
 

@@ -15,8 +15,10 @@ The graph holds what is known, not what is false, so what is missing is read wit
   path decides. If that exists, the answer is 0 or no, unless another candidate has more to show:
   the graph knows the neighbours of Kenya, and none of them uses the euro. If it does not exist,
   there is no answer: where the graph has no moons of Venus, it may just not know them.
-- A comparison of named entities needs a value of each of them. It is not relaxed, nor are counts
-  and yes/no questions.
+- A sum, average or difference is of the answers with a number, which are listed, the largest
+  first. It is known how many answers have none.
+- A comparison of named entities, or their sum, needs a value of each of them. It is not relaxed,
+  nor are other sums, counts and yes/no questions.
 
 With the graph's schema, candidates that cannot answer the question, whatever they find, are left
 out (`find_objection`), and no step over a mediator leads back to where it came from: "which
@@ -37,7 +39,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from kbqa.engine.answer import MAX_ANSWERS, Answer, WhyNot
+from kbqa.engine.answer import MAX_ANSWERS, Answer, Computed, WhyNot
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.questions.operators import find_objection, find_unaccounted
@@ -56,6 +58,7 @@ from kbqa.kb.names import Names, normalise
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.compile import (
     compile_crp,
+    compile_numbers,
     compile_skeleton,
     compile_skeleton_prefixes,
     starts_query,
@@ -72,11 +75,12 @@ from kbqa.sparql.crp import (
     Step,
     compare_with,
     path_relations,
+    references,
 )
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError, MalformedResult, QueryTimeout
 from kbqa.sparql.forms import read_crp, render_crp
 from kbqa.sparql.relax import Relaxation, compared_entities, drop_kinds, relaxations
-from kbqa.sparql.terms import LiteralTerm, has_scheme, is_mid
+from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid, term_text
 from kbqa.sparql.values import is_number
 
 _NOTHING = Table(("x",), ())
@@ -88,10 +92,11 @@ class Outcome:
 
     sparql: str
     table: Table
-    """The answers, in one column. For a count, what is counted; for yes, the answers that pass; for
-    no, those of which none does."""
+    """The answers, in one column. For a count or sum, what is counted; for yes, the answers that
+    pass; for no, those of which none does."""
     boolean: bool | None = None
     count: int | None = None
+    value: Computed | None = None
 
 
 _TYPE = "type.object.type"
@@ -310,10 +315,14 @@ class Runner:
         crp = tried.relaxation.crp
         mentions = self._grounder.mentions(crp)
         given = self._grounder.given
-        why = find_objection(self._question, crp, self._schema, mentions, given)
+        is_number = len(tried.terms) == 1 and _is_number(tried.terms[0]) and tried.is_list
+        why = find_objection(
+            self._question, crp, self._schema, mentions, given, is_number=is_number
+        )
         if why is None:
             return tried
-        return replace(tried, fate="unfit", problem=why, table=None, boolean=None, count=None)
+        nothing = replace(tried, table=None, boolean=None, count=None, value=None)
+        return replace(nothing, fate="unfit", problem=why)
 
     def _unsatisfied(self, tried: Tried, problems: Sequence[str]) -> Tried:
         """Read a candidate that nothing satisfies in full: as 0 or no, or say what is missing."""
@@ -325,8 +334,9 @@ class Runner:
                 missing = self._paths.without_value(crp)
             if outcome is not None:
                 tried = self._read(tried, grounding, next(relaxations(crp)), outcome)
-            if missing and crp.order is not None:
-                problems = (*problems, describe_without_value(missing, crp.order.hops))
+            if missing:
+                hops = crp.hops_to(crp.value or 0) if crp.order is None else crp.order.hops
+                problems = (*problems, describe_without_value(missing, hops))
         return _with_problems(tried, problems)
 
     def _read(
@@ -341,6 +351,7 @@ class Runner:
             table=outcome.table,
             boolean=outcome.boolean,
             count=outcome.count,
+            value=outcome.value,
             topic_score=self._topic_score(grounding.crp.topic),
             mentioned=self._grounder.count_mentioned(relaxation.crp),
         )
@@ -349,10 +360,8 @@ class Runner:
         """Note the operator words of the question that a path does not account for."""
         if tried.relaxation is None or tried.table is None:
             return tried
-        crp, terms = tried.relaxation.crp, tried.terms
-        are_numbers = bool(terms) and all(
-            isinstance(t, LiteralTerm) and is_number(t) for t in terms
-        )
+        crp, terms = tried.relaxation.crp, [row[0] for row in tried.table.rows]
+        are_numbers = tried.value is not None or (bool(terms) and all(map(_is_number, terms)))
         mentions = self._grounder.mentions(crp)
         words = find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
         return replace(tried, not_understood=words)
@@ -403,6 +412,8 @@ class PathRunner:
             crp = without_ways_back(crp, full or crp, self._schema)
         if crp.form == "ask":
             return self._ask(crp)
+        if crp.value is not None:
+            return self._add_up(crp, crp.value)
         listed = replace(crp, form="select")
         start = choose_start(self._graph, listed)
         listing = compile_crp(listed, start)
@@ -425,12 +436,36 @@ class PathRunner:
 
     def without_value(self, crp: Crp) -> list[Entity]:
         """Return which of the entities that a path compares have no value to compare."""
-        compared = compared_entities(crp) if crp.form == "select" else ()
-        if crp.order is None or not compared:
+        compared = compared_entities(crp) if crp.form not in ("count", "ask") else ()
+        if not compared:
             return []
-        every = replace(crp, order=replace(crp.order, limit=len(compared), offset=0))
-        ranked = {row[0] for row in self._select(compile_crp(every)).rows}
+        if crp.order is None:
+            every = compile_numbers(crp)
+        else:
+            order = replace(crp.order, limit=len(compared), offset=0)
+            every = compile_crp(replace(crp, order=order))
+        ranked = {row[0] for row in self._select(every).rows}
         return [entity for entity in compared if entity.mid not in ranked]
+
+    def _add_up(self, crp: Crp, value: int | str) -> Outcome | None:
+        """Run a path that adds up; its answers are those with a number, the largest first."""
+        start = choose_start(self._graph, crp)
+        numbers = self._select(compile_numbers(crp, start))
+        table = replace(numbers, variables=("x",), rows=tuple(row[:1] for row in numbers.rows))
+        of, sparql = len(table.rows), compile_crp(crp, start)
+        if of < (2 if crp.form == "difference" else 1) or self.without_value(crp):
+            return None
+        every = len(self._select(compile_crp(_with_and_without(crp))).rows)
+        relation = next((hop.relation for hop in crp.hops_to(value)[-1:]), None)
+        number = self._number(sparql)
+        return Outcome(sparql, table, value=Computed(crp.form, number, of, every - of, relation))
+
+    def _number(self, sparql: str) -> float:
+        [[term]] = self._graph.select(sparql, timeout_s=self._timeout_s).rows
+        try:
+            return float(f"{float(term_text(term or '')):.12g}")  # without the noise of floats
+        except ValueError:
+            raise MalformedResult(f"the graph computed {term}, which is not a number") from None
 
     def _ask(self, crp: Crp) -> Outcome | None:
         presupposed = crp.presupposed()
@@ -460,6 +495,14 @@ class PathRunner:
         if (count := read_count(rows)) is None:
             raise MalformedResult(f"the graph counted {str(rows)[:200]}, which is not a number")
         return count
+
+
+def _with_and_without(crp: Crp) -> Crp:
+    """Return the path to all answers of an aggregate, those that have no number included."""
+    kept = tuple(each for each in crp.constraints if each.label != crp.value)
+    if crp.value in references(kept):
+        return crp.presupposed()
+    return replace(crp, constraints=kept, form="select", value=None)
 
 
 def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
@@ -696,3 +739,7 @@ def _why_not(tried: Tried) -> WhyNot:
             return WhyNot("unlinked", f"the path cannot start{why}")
         case "unreadable":
             return WhyNot("unreadable", f"the path cannot be written as a query{why}")
+
+
+def _is_number(term: Term | None) -> bool:
+    return isinstance(term, LiteralTerm) and is_number(term)

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.answer import rounded
+from kbqa.engine.answer import Computed, rounded
 from kbqa.engine.files import read_model_json
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.linking.mentions import softmax
@@ -30,7 +30,7 @@ from kbqa.sparql.english import describe_crp, describe_dropped
 from kbqa.sparql.errors import CrpSyntaxError, GraphError, ModelError
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.relax import Relaxation, leaves
-from kbqa.sparql.terms import Term, is_mid, term_text
+from kbqa.sparql.terms import LiteralTerm, Term, is_mid, term_text
 
 Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed", "unfit"]
 """How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
@@ -67,6 +67,8 @@ class Tried:
     """Yes or no; None if it does not ask."""
     count: int | None = None
     """How many; None if it does not count."""
+    value: Computed | None = None
+    """What numbers come to; None if it does not add any up."""
     topic_score: float = 0.0
     """How likely the question is about its topic, in [0, 1], by the linker."""
     mentioned: int = 0
@@ -98,6 +100,11 @@ class Tried:
         return tuple(row[0] for row in rows if row[0] is not None)
 
     @property
+    def is_list(self) -> bool:
+        """Whether it lists answers, and says neither yes or no nor a number."""
+        return self.boolean is None and self.count is None and self.value is None
+
+    @property
     def proven(self) -> Crp | None:
         """The CRP whose matches prove it; None if nothing answered."""
         if self.relaxation is None:
@@ -119,6 +126,8 @@ class Tried:
         Candidates that count the same number agree, and so do all that say yes. Two that say no
         agree only if they show the same: no by an unsuitable relation says nothing of others.
         """
+        if self.value is not None:
+            return "value", frozenset({LiteralTerm(str(self.value.number))})
         if self.count is not None:
             return "count", self.count
         if self.boolean:
@@ -126,8 +135,9 @@ class Tried:
         return "answers" if self.boolean is None else "no", frozenset(self.terms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set."""
-        values = {"boolean": self.boolean, "count": self.count}
+        """Return a JSON record; ``boolean``, ``count`` and ``value`` are there only if set."""
+        value = None if self.value is None else self.value.number
+        values = {"boolean": self.boolean, "count": self.count, "value": value}
         return {
             **written_record(self.candidate.text),
             "crp_words": self._words(),
@@ -384,7 +394,7 @@ def answer_confidences(tried: Sequence[Tried]) -> dict[Term, float]:
     """
     surest: dict[frozenset[Term], float] = {}
     for each in tried:
-        if each.boolean is None and each.count is None:
+        if each.is_list:
             answers = frozenset(each.terms)
             surest[answers] = max(each.confidence or 0.0, surest.get(answers, 0.0))
     wrong: dict[Term, float] = {}
@@ -398,8 +408,7 @@ def _features(tried: Tried, share: float, support: float) -> Features:
     assert tried.grounding is not None
     assert tried.relaxation is not None
     candidate, crp = tried.candidate, tried.grounding.crp
-    is_list = tried.boolean is None and tried.count is None
-    answers = len(set(tried.terms)) if is_list else 1
+    answers = len(set(tried.terms)) if tried.is_list else 1
     level, dropped = tried.relaxation.level, len(tried.relaxation.dropped)
     mentioned = tried.mentioned
     if not tried.terms:

@@ -268,6 +268,8 @@ class AnswerView:
             said = "Yes" if record["boolean"] else "No"
         elif record.get("count") is not None:
             said = f"{record['count']:,}"
+        elif record.get("value") is not None:
+            said = f"{record['value']:,.12g}"
         else:
             names = [each["name"][:100] for each in record["answers"][:3]]
             hidden = len(record["answers"]) - len(names)

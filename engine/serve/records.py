@@ -302,6 +302,9 @@ class AskResult(BaseModel):
     answers: list[AnswerItem] = []
     boolean: Annotated[bool | None, Field(description="The answer to a yes/no question.")] = None
     count: Annotated[int | None, Field(description="The answer to “how many?”.")] = None
+    value: Annotated[
+        float | None, Field(description="A sum, average or difference of numbers of `answers`.")
+    ] = None
     confidence: Annotated[
         float | None, Field(description="The F1 to be expected of the answers, from 0 to 1.")
     ] = None

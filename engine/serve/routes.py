@@ -475,6 +475,8 @@ def content_of(answer: Answer) -> str:
         found = "Yes" if answer.boolean else "No"
     elif answer.count is not None:
         found = str(answer.count)
+    elif answer.value is not None:
+        found = f"{answer.value.number:.12g}"
     else:
         found = ", ".join(each.name for each in answer.answers[:_LISTED])
         if len(answer.answers) > _LISTED:

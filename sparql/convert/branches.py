@@ -293,6 +293,12 @@ class Branches:
             self._parents[node] = (parent, hop)
         parent.edges.append((hop, node))
 
+    def reference(self, variable: Variable) -> int | str:
+        """Return what refers to a variable of the group: its position or a label."""
+        if variable not in self._nodes:
+            raise CrpConversionError("aggregate", "of no variable of the patterns")
+        return self._reference(variable).node
+
     def _reference(self, node: Node) -> NodeRef:
         at = self._positions.get(node)
         if at is None:

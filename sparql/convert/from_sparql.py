@@ -72,14 +72,17 @@ def _convert(tree: SelectTree, walk: QueryWalk) -> Crp:
             filters.append(expression)
     ranking = tree.ranking
     branches = Branches(tree.group, walk)
-    branches.grow(filters, mentioned_variables(ranking.value) if ranking else ())
+    elsewhere = [ranking.value] if ranking else [] if tree.value is None else [tree.value]
+    branches.grow(filters, {each for part in elsewhere for each in mentioned_variables(part)})
     order = branches.take_order(ranking) if ranking else None
+    value = None if tree.value is None else branches.reference(tree.value)
     path, constraints = branches.path(), branches.constraints()
     try:
         check_depth(path, constraints)
     except ValueError as error:
         raise CrpConversionError("too large", str(error)) from None
-    return Crp(Entity(mid=topic), path, constraints, order, differs_from, language, tree.form)
+    topic_entity, form = Entity(mid=topic), tree.form
+    return Crp(topic_entity, path, constraints, order, differs_from, language, form, value)
 
 
 def _excluded(expression: Expression, answer: Variable, walk: QueryWalk) -> int | None:

@@ -1,9 +1,10 @@
-"""Read what a query asks for: its answers, how many there are, or whether there are any.
+"""Read what a query asks for: its answers, a number, or whether there are any.
 
 A sub-select that only passes its column on is unwrapped. An optional name of the answer is
 dropped, and so is a limit that only bounds a server's page. VALUES of one term puts it into the
 patterns. A sub-select of the largest or smallest value over the same patterns is an order with
-ties.
+ties. A sum or average of a variable counts every binding, as in SPARQL; that of a sub-select of the
+largest number for each answer is the one of answers.
 
 Source: the queries of GrailQA, GraphQuestions and Free917.
 """
@@ -35,6 +36,7 @@ from kbqa.sparql.convert.query_tree import (
 from kbqa.sparql.crp import Form
 from kbqa.sparql.errors import CrpConversionError
 from kbqa.sparql.terms import NAME, LiteralTerm
+from kbqa.sparql.values import NUMBER_SHAPE
 
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue
@@ -62,6 +64,7 @@ class SelectTree:
     answer: Variable
     group: Group
     ranking: Ranking | None = None
+    value: Variable | None = None  # whose numbers are added up
 
 
 def parse_select(query: str) -> SelectTree:
@@ -98,6 +101,8 @@ def _select(root: "CompValue") -> SelectTree:
     if root.valuesClause:
         raise CrpConversionError("unsupported pattern", "VALUES after the pattern")
     column, *names = _columns(root)
+    if (aggregate := _read_aggregate(root, column)) is not None:
+        return aggregate
     clauses = {name: int(number) for name, number in (root.limitoffset or {}).items()}
     limit, offset = clauses.get("limit"), clauses.get("offset", 0)
     if (inner := _only_sub_select(root.where)) is not None and not root.orderby:
@@ -127,6 +132,63 @@ def _select(root: "CompValue") -> SelectTree:
     if ranking is not None and form != "select":
         raise CrpConversionError("aggregate", "a count of ordered answers")
     return SelectTree(form, answer, _without_certain(patterns.group, ranking), ranking)
+
+
+def _read_aggregate(root: "CompValue", column: Expression) -> SelectTree | None:
+    """Read a query for a sum, an average or a difference; None if it is another one."""
+    match column:
+        case Call("sum" | "avg" | "sum distinct" | "avg distinct" as function, (argument,)):
+            form: Form = "sum" if function.startswith("sum") else "average"
+            is_each = function.endswith("distinct")
+        case Call("minus", (Call("max", (argument,)), Call("min", (other,)))) if argument == other:
+            form, is_each = "difference", True
+        case _:
+            return None
+    if len(root.projection) > 1 or root.groupby or root.orderby or root.limitoffset:
+        raise CrpConversionError("aggregate", "with other columns, groups or an order")
+    variable, where = _number_in(argument), root.where
+    answer = variable
+    if (inner := _only_sub_select(where)) is not None:
+        where, is_each = inner.where, is_each or bool(inner.groupby)
+        answer, variable = _largest_of_each(inner, variable)
+    group, names, extreme = _patterns(where, answer)
+    if names or extreme:
+        raise CrpConversionError("aggregate", "with optional or largest values")
+    shape = Call("regex", (Call("str", (variable,)), LiteralTerm(NUMBER_SHAPE)))
+    group = Group(group.parts, tuple(each for each in group.filters if each != shape))
+    if not is_each:
+        form = "sum bindings" if form == "sum" else "average bindings"
+    return SelectTree(form, answer, _without_certain(group, None), value=variable)
+
+
+def _largest_of_each(inner: "CompValue", named: Variable) -> tuple[Variable, Variable]:
+    """Read a sub-select of answers with all their numbers or the largest: an answer, a number."""
+    columns = [(each.var or each.evar, each.expr) for each in inner.projection or ()]
+    groups = list(map(_aggregate, inner.groupby.condition)) if inner.groupby else []
+    is_plain = not (inner.having or inner.orderby or inner.limitoffset or inner.modifier)
+    match [(read_node(name), number and _aggregate(number)) for name, number in columns]:
+        case [(Variable() as answer, None), (name, number)] if is_plain and name == named:
+            match number, groups:
+                case Call("max", (largest,)), [group] if group == answer:
+                    return answer, _number_in(largest)
+                case Call(), []:
+                    return answer, _number_in(number)
+                case None, []:
+                    return answer, named
+    raise CrpConversionError("sub-select", "of numbers, other than all or the largest of each")
+
+
+def _number_in(expression: Expression) -> Variable:
+    """Return the variable whose number is meant: cast, and perhaps only if it is one."""
+    match expression:
+        case Call("if", (Call("regex", (_, LiteralTerm(shape))), number, _)) if (
+            shape == NUMBER_SHAPE
+        ):
+            expression = number
+    variable = strip_casts(expression)
+    if not isinstance(variable, Variable):
+        raise CrpConversionError("aggregate", "of what is no variable")
+    return variable
 
 
 def _unwrapped(inner: SelectTree, column: Expression, *, is_set: bool) -> SelectTree:
@@ -167,6 +229,12 @@ def _columns(root: "CompValue") -> list[Expression]:
 def _aggregate(expression: object) -> Expression:
     """Read an aggregate of one variable as a call of its name, or another expression."""
     node = unwrap(expression)
+    if (
+        isinstance(node, dict)
+        and node_name(node) == "AdditiveExpression"
+        and [*node["op"]] == ["-"]
+    ):
+        return Call("minus", tuple(map(_aggregate, (node["expr"], *node["other"]))))
     if not node_name(node).startswith("Aggregate_"):
         return read_expression(node)
     parts = dict(node)  # type: ignore[call-overload]

@@ -165,7 +165,7 @@ def _parts(node: object) -> Iterator[str]:
 def _expected_parts(found: Crp) -> Iterator[str]:
     """Yield a name for each pattern that the CRP asks for, over again for each way through it."""
     order, body = found.order, found.presupposed() if found.order is not None else found
-    sub_selects = 0
+    sub_selects = int(found.value is not None)
     if order is not None:
         sub_selects = 3 * order.ties + (found.form == "ask")
         for asked in nested_constraints(found.asked):

@@ -21,7 +21,8 @@ from kbqa.sparql.crp import (
     TextEquals,
     Way,
 )
-from kbqa.sparql.english import describe_crp, describe_dropped, find_sentence
+from kbqa.sparql.english import describe_crp, describe_dropped, find_sentence, path_words
+from kbqa.sparql.forms import parse_crp
 from kbqa.sparql.relax import leaves, relaxations
 from kbqa.sparql.terms import LiteralTerm
 
@@ -307,3 +308,21 @@ def test_what_is_left_of_a_part_has_the_sentence_of_the_whole() -> None:
     parts = (HAS_BIG, both, only, plain, Constraint(2, (Hop("e.f"),), None, (male,)))
     assert [find_sentence(crp, part) for part in parts] == [1, 2, 3, 4, 2]
     assert find_sentence(crp, Order(2, (Hop("e.f"),), descending=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ("sum", "Add up ?a, one for each answer."),
+        ("sum bindings", "Add up ?a, once for each way to bind all nodes."),
+        ("average", "Take the average of ?a, one for each answer."),
+        (
+            "difference",
+            "Take the difference between the largest and the smallest of ?a, one for each answer.",
+        ),
+    ],
+)
+def test_a_sum_is_said_last(form: str, sentence: str) -> None:
+    crp = parse_crp(f"Europe -> a.contains\n?x -> a.area ?a\n{form} ?a").crp
+    assert describe_crp(crp)[1:] == ["Let ?a be a.area of the answer.", sentence]
+    assert path_words(crp) == f"Europe: a contains; a area; {form}"

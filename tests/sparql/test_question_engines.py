@@ -75,6 +75,8 @@ def found(graph: Graph, text: str) -> str:
         return "yes" if graph.ask(query) else "no"
     terms = [row[0] for row in graph.select(query).rows]
     texts = [t.text if isinstance(t, LiteralTerm) else t for t in terms if t is not None]
+    if reading.crp.value is not None:
+        return f"{float(*texts):g}"
     return " ".join(sorted(text.removeprefix("m.0") for text in texts))
 
 
@@ -87,6 +89,18 @@ def found(graph: Graph, text: str) -> str:
         pytest.param(f"{LAND} -> place.currency\ncount bindings", "6", id="count of bindings"),
         pytest.param(f"{LAND}\n?x -> place.area > 9000\ncount", "0", id="count of none"),
         pytest.param(f"{LAND}\n?x no -> place.currency = m.0euro\ncount", "1", id="count of not"),
+        pytest.param(f"{LAND}\n?x -> place.area ?a\nsum ?a", "1430", id="sum of the largest"),
+        pytest.param(f"{LAND}\n?x -> place.area ?a\naverage ?a", "357.5", id="average of them"),
+        pytest.param(f"{LAND}\n?x -> place.area ?a\ndifference ?a", "470", id="difference"),
+        pytest.param(
+            f"{LAND} -> place.area\naverage bindings ?x", "287.4", id="average of bindings"
+        ),
+        pytest.param(
+            f"{LAND} (-> place.area | -> place.currency)\nsum bindings ?x", "1437", id="of numbers"
+        ),
+        pytest.param(
+            f"{COUNTRY}\n?x {{= m.0a | = m.0b}}\n?x -> place.area ?a\nsum ?a", "530", id="of two"
+        ),
         pytest.param("m.0e -> place.capital\n?x = m.0e2\nask", "yes", id="yes"),
         pytest.param("m.0e -> place.capital\n?x = m.0a\nask", "no", id="no"),
         pytest.param("m.0a -> place.founded\n?x < 1991\nask", "yes", id="yes, by a value"),

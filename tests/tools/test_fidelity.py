@@ -40,7 +40,7 @@ def test_tables_and_failures(small_dump: Path, tmp_path: Path) -> None:
     refused = {
         **ROW,
         "id": "3",
-        "sparql": "SELECT (SUM(?x) AS ?n) { ns:m.0a ns:b ?x }",
+        "sparql": "SELECT (MIN(?x) AS ?n) { ns:m.0a ns:b ?x }",
     }
     queries.write_text("".join(f"{json.dumps(row)}\n" for row in (ROW, wrong, refused)))
     arguments = ["--queries", queries, "--graph", small_dump, "--failures", failures]

@@ -13,7 +13,7 @@ from tools.convert.gold_crps import main
 
 MONEY = "SELECT DISTINCT ?x { ns:m.03_r3 ns:location.country.currency_used ?x }"
 BIRTH = "SELECT DISTINCT ?x { ns:m.06w2sn5 ns:people.person.date_of_birth ?x }"
-TOTAL = "SELECT (SUM(?x) AS ?n) { ns:m.03_r3 ns:location.country.currency_used ?x }"
+TOTAL = "SELECT (MIN(?x) AS ?n) { ns:m.03_r3 ns:location.country.currency_used ?x }"
 
 
 def question(sparql: str, answer: str, number: int = 1) -> dict[str, object]:

@@ -93,6 +93,18 @@ def test_counts_come_with_their_list_and_yes_and_no_without(run) -> None:
     assert (zero["count"], zero["answers"], zero["level"], zero["problems"]) == (0, [], "full", [])
 
 
+def test_a_sum_comes_with_its_list(run) -> None:
+    people = "location.statistical_region.population -> measurement_unit.dated_integer.number"
+    all_, each, none = run(
+        {"crp": f"Jamaica -> {people}\nsum bindings ?x"},
+        {"crp": f"Kingston <- location.country.capital\n?x -> {people} ?a\nsum ?a"},
+        {"crp": "Kingston <- location.country.capital\nsum ?x"},
+    )
+    assert (all_["value"], sorted(all_["answers"])) == (2741052 + 2695867, ["2695867", "2741052"])
+    assert (each["value"], each["answers"]) == (2741052, ["m.03_r3"])  # its largest number
+    assert ("value" in none, none["answers"]) == (False, [])
+
+
 def test_literals_are_answers(run) -> None:
     [row] = run({"crp": "Kingston -> location.location.area"})
     assert row["answers"] == ["480"]
@@ -277,7 +289,7 @@ def test_what_cannot_be_read_of_a_path_is_told_and_the_rest_is_used(
     ("command", "row", "error"),
     [
         ("from-sparql", {"sparql": "SELECT"}, "QuerySyntaxError: "),
-        ("from-sparql", {"sparql": "SELECT (SUM(?x) AS ?n) { ns:m.1 ns:a.b ?x }"}, "Crp"),
+        ("from-sparql", {"sparql": "SELECT (MIN(?x) AS ?n) { ns:m.1 ns:a.b ?x }"}, "Crp"),
         ("from-sparql", {"sparql": None}, 'InputError: "sparql" is null, but must be a text'),
         ("compile", {}, 'InputError: "crp" is null, but must be a text'),
         ("compile", {"crp": 7}, 'InputError: "crp" is 7, but must be a text'),

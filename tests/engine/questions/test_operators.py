@@ -356,6 +356,27 @@ def test_a_path_says_what_kind_of_answer_is_asked_for(question, text, objects):
     assert (objection(question, text) is not None) == objects
 
 
+AREAS = f"{IN_PERU} -> location.location.area"
+SUM_OF_AREAS = f"{IN_PERU}\n?x -> location.location.area ?a\n{{}} ?a"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "objects"),
+    [
+        ("average area of the places in Peru", AREAS, True),
+        ("average area of the places in Peru", SUM_OF_AREAS.format("sum"), True),
+        ("average area of the places in Peru", SUM_OF_AREAS.format("average"), False),
+        ("average size of the places in Peru", f"{IN_PERU} -> a.b.average_size", False),
+        ("what is the total area of Peru?", f"{IN_PERU}\ncount", False),
+        ("what is the total area of Peru and Lima?", f"{IN_PERU}\ncount", True),
+        ("what is the total area of Peru?", f"{AREAS}\nlargest ?x", True),
+        ("how much larger is Peru than Lima?", AREAS, True),
+    ],
+)
+def test_a_list_of_numbers_is_no_average(question, text, objects):
+    assert (objection(question, text) is not None) == objects
+
+
 def test_a_path_past_a_given_topic_answers_another_question():
     peru, kenya = Entity("Peru", "m.016wzw"), Entity("Kenya", "m.019rg5")
     assert objection("capital", IN_PERU, (peru,)) is None

@@ -577,6 +577,10 @@ def test_comparisons_with_a_node_point_to_its_new_position(frontiers: Frontiers)
         ("Bieber -> a.b\ncount", "count"),
         ("Bieber -> a.b\n?x = Jamaica\nask", "?x = Jamaica\nask"),
         (
+            "Bieber -> a.b\n?x -> people.person.gender ?g\nsum ?g",
+            "?x -> people.person.gender ?g\nsum ?g",
+        ),
+        (
             "Bieber -> a.b\n[Jamaica] -> c.d ?d\n?x -> e.f > ?d\n?x = Jamaica\nask",
             "?x = Jamaica\nask",
         ),
@@ -586,6 +590,14 @@ def test_a_repaired_path_counts_or_asks_as_the_failed_one_did(
     frontiers: Frontiers, failed: str, lines: str
 ) -> None:
     assert carried(failed, RelationPath(BIEBER, SIBLINGS), frontiers)[0] == lines
+
+
+@pytest.mark.parametrize("relation", ["location.location.area", "people.person.date_of_birth"])
+def test_a_sum_of_what_the_answers_lack_becomes_a_list(frontiers: Frontiers, relation: str) -> None:
+    """Only the topic has a date of birth."""
+    failed = f"Bieber -> a.b\n?x -> {relation} ?a\nsum ?a"
+    lines, lost = carried(failed, RelationPath(BIEBER, SIBLINGS), frontiers)
+    assert (lost, "sum" in lines.split()) == (1, False)
 
 
 def test_a_yes_no_question_whose_test_is_lost_is_not_answered_with_yes(

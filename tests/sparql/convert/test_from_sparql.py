@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyoxigraph
 import pytest
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql, sparql_from_s_expression
 from kbqa.sparql.crp import (
+    Aggregate,
     AnyOf,
     Compare,
     Constraint,
@@ -33,7 +34,7 @@ from kbqa.sparql.crp import (
 )
 from kbqa.sparql.crp_match import match_crps
 from kbqa.sparql.errors import CrpConversionError, KbqaError, QuerySyntaxError
-from kbqa.sparql.forms import parse_routerkgqa, read_crp
+from kbqa.sparql.forms import parse_crp, parse_routerkgqa, read_crp, render_crp
 from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm
 
 LANGUAGE = "FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en'))"
@@ -603,7 +604,18 @@ def test_what_no_crp_says_is_named(where: str, reason: str) -> None:
         ("SELECT * { ns:m.0a ns:a.b ?x }", "projection"),
         ("SELECT ?x ?y { ns:m.0a ns:a.b ?x }", "projection"),
         ("SELECT (COUNT(*) AS ?n) { ns:m.0a ns:a.b ?x }", "aggregate"),
-        ("SELECT (SUM(?x) AS ?n) { ns:m.0a ns:a.b ?x }", "projection"),
+        ("SELECT (SUM(?x + 1) AS ?n) { ns:m.0a ns:a.b ?x }", "unsupported expression"),
+        ("SELECT (MIN(?x) AS ?n) { ns:m.0a ns:a.b ?x }", "projection"),
+        ("SELECT (SUM(?x) AS ?n) ?x { ns:m.0a ns:a.b ?x } GROUP BY ?x", "aggregate"),
+        (
+            "SELECT (SUM(?x) AS ?n) { { SELECT DISTINCT ?y ?x { ns:m.0a ns:a.b ?x } } }",
+            "sub-select",
+        ),
+        ("SELECT (SUM(?v) AS ?n) { ns:m.0a ns:a.b ?x }", "no topic entity"),
+        (
+            "SELECT (SUM(?x) AS ?n) { ns:m.0a ns:a.b ?x OPTIONAL { ?x ns:type.object.name ?y } }",
+            "aggregate",
+        ),
         ("SELECT (?x + 1 AS ?n) { ns:m.0a ns:a.b ?x }", "unsupported expression"),
         ("SELECT ?x { { SELECT ?x ?y { ns:m.0a ns:a.b ?x } } }", "projection"),
         ("SELECT ?x { { SELECT ?x { ns:m.0a ns:a.b ?x } LIMIT 9 } }", "unsupported order"),
@@ -622,6 +634,43 @@ def test_other_queries_are_named(query: str, reason: str) -> None:
     with pytest.raises(CrpConversionError) as caught:
         crp_from_sparql(query)
     assert caught.value.reason == reason
+
+
+_LARGEST_OF_EACH = """SELECT (AVG(?n) AS ?average) { { SELECT ?x (MAX(xsd:double(?v)) AS ?n)
+    { ns:m.0a ns:a.b ?x . ?x ns:c.d ?v } GROUP BY ?x } }"""
+
+
+@pytest.mark.parametrize(
+    ("query", "lines"),
+    [
+        ("SELECT (SUM(?v) AS ?n) { ns:m.0a ns:a.b ?v }", "m.0a -> a.b\nsum bindings ?x"),
+        (
+            "SELECT (AVG(xsd:double(?v)) AS ?n) { ns:m.0a ns:a.b ?x . ?x ns:c.d ?v ; ns:e.f ?y }",
+            "m.0a -> a.b -> c.d\n?1 -> e.f\naverage bindings ?x",
+        ),
+        ("SELECT (SUM(DISTINCT ?v) AS ?n) { ns:m.0a ns:a.b ?v }", "m.0a -> a.b\nsum ?x"),
+        ("SELECT (MAX(?v) - MIN(?v) AS ?n) { ns:m.0a ns:a.b ?v }", "m.0a -> a.b\ndifference ?x"),
+        (_LARGEST_OF_EACH, "m.0a -> a.b\n?x -> c.d ?a\naverage ?a"),
+        (
+            "SELECT (AVG(?n) AS ?m) { { SELECT ?x ?n { ns:m.0a ns:a.b ?x . ?x ns:c.d ?n } } }",
+            "m.0a -> a.b\n?x -> c.d ?a\naverage bindings ?a",
+        ),
+    ],
+    ids=["sum", "average", "distinct", "difference", "largest of each", "of a sub-select"],
+)
+def test_a_sum_in_sparql_is_a_path(query: str, lines: str) -> None:
+    topic, *rest = lines.split("\n")
+    text = "\n".join([topic, *rest[:-1], "distinct from none", "any language", rest[-1]])
+    assert render_crp(crp_from_sparql(query)) == text
+
+
+@pytest.mark.parametrize("form", get_args(Aggregate))
+@pytest.mark.parametrize(
+    "lines", ["{} ?x", "?x -> c.d ?a\n{} ?a", "?x -> c.d {{-> e.f = m.0b, -> g.h ?a}}\n{} ?a"]
+)
+def test_a_sum_comes_back_from_its_sparql(form: str, lines: str) -> None:
+    crp = parse_crp(f"m.0a -> a.b -> a.c\n{lines.format(form)}").crp
+    assert (crp.form, crp_from_sparql(compile_crp(crp))) == (form, crp)
 
 
 @pytest.mark.parametrize(
