@@ -15,6 +15,7 @@ decided by its type in the graph, and by whether it has the relations that the q
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from kbqa.engine.answer import Answer
@@ -80,6 +81,7 @@ _OF_THOSE = re.compile(
 _WHICH_ONE = re.compile(r"which one(?P<many>s?)\b", re.IGNORECASE)
 _WHICH = re.compile(rf"(?:which|what) (?!one|{_AUXILIARY})\w+", re.IGNORECASE)
 _MORE = re.compile(rf" {_BE} (?:\w+er|more \w+|less \w+)\b", re.IGNORECASE)
+_OTHER = re.compile(r"\bother (\w+)", re.IGNORECASE)
 _WHO_ELSE = re.compile(r"\b(?:other|others|else|another)\b", re.IGNORECASE)
 _ASKS_WORD_ALONE = re.compile(r"(where|when|who|how|why)", re.IGNORECASE)
 _FIRST_WORD = re.compile(r"(?:where|when|who|how|why)\b", re.IGNORECASE)
@@ -288,7 +290,7 @@ class _Turn:
     def together(self) -> Completed | None:
         """*How many is that together?* of the last two topics."""
         two = self._two() if _TOGETHER.search(self.rest) else None
-        if two is None or any(each.mid != "" and self._names(each) for each in two):
+        if two is None or any(map(self._names, two)):
             return None
         for named in _named(self.last):
             if named.entity in two:
@@ -304,7 +306,15 @@ class _Turn:
         kind = str(match.lastgroup)
         if kind == "they" and len(_entities(self.last)) > 1:
             return self._of_all(match)
-        meant = self._meant(lambda entity: self._may_be(kind, entity))
+        other = _OTHER.search(self.rest)
+        noun = None if other is None else _singular(other[1])
+
+        def may_be(entity: Entity) -> bool:
+            return self._may_be(kind, entity)
+
+        # "Which other countries use it?" hardly means a country.
+        meant = self._meant(lambda each: may_be(each) and not (noun and self._is_a(each, noun)))
+        meant = meant or self._meant(may_be)
         if meant is None:
             return None
         is_empty = not _content(self.rest[: match.start()] + self.rest[match.end() :])
@@ -332,14 +342,7 @@ class _Turn:
         for match in _CLASS.finditer(self.rest):
             if self._names_before(match.start()):
                 return None
-            noun = match["noun"].lower()
-            noun = _NOT_SAID.get(noun, noun)
-
-            def is_such(entity: Entity, noun: str = noun) -> bool:
-                types = self.completer.types(entity.mid or "")
-                return any(noun in each.rpartition(".")[2] for each in types)
-
-            meant = self._meant(is_such)
+            meant = self._meant(partial(self._is_a, noun=match["noun"]))
             if meant is not None:
                 text = (
                     f"{self.rest[: match.start()]}{match['lead']}{meant}{self.rest[match.end() :]}"
@@ -422,6 +425,12 @@ class _Turn:
         gender = self.completer.graph.neighbours(entity.mid or "", "people.person.gender", "out")
         names = set(name_terms(self.completer.graph, gender).values())
         return not names or ("Female" if pronoun == "she" else "Male") in names
+
+    def _is_a(self, entity: Entity, noun: str) -> bool:
+        """Return whether an entity has a type of that name."""
+        noun = _NOT_SAID.get(noun.lower(), noun.lower())
+        types = self.completer.types(entity.mid or "")
+        return any(noun in each.rpartition(".")[2] for each in types)
 
     def _names(self, entity: Entity) -> bool:
         return _plain(str(entity)) in _plain(self.rest)

@@ -19,6 +19,7 @@ IS_CAPITAL = (
     "is Zurich the capital of Switzerland?",
     "Switzerland -> location.country.capital\n?x = Zurich\nask",
 )
+CURRENCY = ("what currency does Peru use?", "Peru -> location.country.currency_used")
 POPULATION = (
     "how many people live in {}?",
     "{} -> location.statistical_region.population -> measurement_unit.dated_integer.number",
@@ -244,6 +245,7 @@ def test_history_answers_as_a_conversation_does(demo: Graph, scripted) -> None:
     ("question", "turns", "understood"),
     [
         ("Which one is larger?", ("Kenya", "Peru"), "which is larger, Kenya or Peru?"),
+        ("which other countries use it?", (CURRENCY,), "which other countries use Peruvian Sol?"),
         ("where is it?", (CAPITAL,), "where is Nairobi?"),
         ("What is, then?", (IS_CAPITAL,), "What is the capital of Switzerland?"),
         ("and their capitals?", (NEIGHBOURS,), "capitals of the countries border Peru?"),
