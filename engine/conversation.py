@@ -21,7 +21,7 @@ from typing import NamedTuple
 from kbqa.engine.answer import Answer
 from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.linking.mentions import FUNCTION_WORDS
-from kbqa.engine.questions.words import with_topic
+from kbqa.engine.questions.words import unlike_a_question, with_topic
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.run import GivenTrace
 from kbqa.kb.graph import Graph, name_terms
@@ -38,12 +38,15 @@ _HALF = (
 )
 _OWN = r"(?:its|his|her|their)"
 _BETWEEN_HALVES = re.compile(
-    rf"(?:\?,?| ?,)? and (?:also )?(?={_HALF})|\?,? (?=\w)|, and (?={_OWN} \w+(?: \w+)?\W*$)",
+    rf"(?:\?,?| ?,)? and (?:also )?(?={_HALF})|\?,? (?=\w)"
+    rf"|(?:,|(?<=\w)) and (?={_OWN} \w+(?: \w+)?\W*$)",
     re.IGNORECASE,
 )
 _OPENS = re.compile(
     rf"(?:\w+ ){{0,2}}?(?:who|whom|whose|what|which|where|when|how|{_AUXILIARY})\b", re.IGNORECASE
 )
+_OWN_NOUN = re.compile(_OWN, re.IGNORECASE)
+_ASKS_FOR_ONE = re.compile(rf"(?:what|who) {_BE} the .+ of ", re.IGNORECASE)
 _NOUNS = re.compile(
     rf"(?P<start>(?:what|which|who) {_BE} |what's )?(?:the )?(?P<one>\w+(?: \w+)?)"
     r" and (?:the )?(?P<other>\w+(?: \w+)?)(?P<rest> of .+)",
@@ -74,8 +77,17 @@ _CLASS = re.compile(
     re.IGNORECASE,
 )
 _OF_THOSE = re.compile(
-    r"(?P<which>which|who|what)(?: ones?)? (?:of|among|out of) "
+    r"(?P<which>which|who|what)(?: ones?)?(?P<before> .+)? (?:of|among|out of) "
     r"(?:(?P<two>the two|both)|those|these|them)\b(?: \w+(?= (?:is|are|has|have)\b))?(?P<rest>.*)",
+    re.IGNORECASE,
+)
+_HOW_MANY = re.compile(
+    rf"how many(?: {_BE} (?:there|they|those|these|that)| of (?:them|those))?(?: {_BE} there)?",
+    re.IGNORECASE,
+)
+_BY_HOW_MUCH = re.compile(r"(?:by )?how much(?: \w+er)?", re.IGNORECASE)
+_WHICH_IS_MORE = re.compile(
+    r"(?:which|who)(?: \w+)? is (?P<more>\w+er|more \w+)(?: in \w+)?, (?P<one>.+) or (?P<other>.+)",
     re.IGNORECASE,
 )
 _WHICH_ONE = re.compile(r"which one(?P<many>s?)\b", re.IGNORECASE)
@@ -92,6 +104,7 @@ _LIST = re.compile(
     r"(?:please )?(?:(?:list|name|show|give)(?: me)?(?: all)?|what are|which|what)(?: the)? (.+)",
     re.IGNORECASE,
 )
+_TELLING = 0.3  # a chance that words ask for a relation; below, they tell little
 _MOST_PARTS = 4
 _MOST_WORDS = 12  # of a question for two things of one
 _WORD = re.compile(r"\w+")
@@ -113,7 +126,8 @@ def _split(text: str, mark: str) -> Iterator[str]:
     for match in _BETWEEN_HALVES.finditer(text):
         first, other = text[: match.start()].strip(" ,"), text[match.end() :].strip()
         is_asked = "?" not in match[0] or _OPENS.match(other) or _GOES_ON.match(other)
-        if is_asked and ("?" in match[0] or _OPENS.match(first)) and len(first.split()) > 1:
+        opens = _ASKS_FOR_ONE if match[0] == " and " and _OWN_NOUN.match(other) else _OPENS
+        if is_asked and ("?" in match[0] or opens.match(first)) and len(first.split()) > 1:
             yield first + mark
             yield from _split(other, mark)
             return
@@ -174,6 +188,8 @@ class Completer:
         turn = _Turn(self, question, rest, linked, turns, at_once)
         for rule in (
             turn.of_those,
+            turn.how_many,
+            turn.by_how_much,
             turn.which_one,
             turn.another_entity,
             turn.another_question_word,
@@ -228,7 +244,7 @@ class _Turn:
         match = _OF_THOSE.search(self.rest)
         if match is None:
             return None
-        which, rest = match["which"], match["rest"]
+        which, rest = match["which"], (match["before"] or "") + match["rest"]
         if match["two"]:
             two = self._two()
             if two is None:
@@ -238,6 +254,22 @@ class _Turn:
         if path is None or len(self.last.answers) < 2:
             return None
         return Completed(f"{which} of the {self._listed()}{rest}?", _about(self.last), path)
+
+    def how_many(self) -> Completed | None:
+        """*How many are there?* of the answers."""
+        path = answering_path(self.last)
+        if not _HOW_MANY.fullmatch(self.rest) or path is None or path.form != "select":
+            return None
+        count = replace(path, form="count", order=None)
+        return Completed(f"how many {self._listed()}?", _about(self.last), count)
+
+    def by_how_much(self) -> Completed | None:
+        """*By how much?* after *which is larger, Kenya or Peru?*."""
+        asked = _WHICH_IS_MORE.fullmatch(self.last_question)
+        if asked is None or not _BY_HOW_MUCH.fullmatch(self.rest):
+            return None
+        of_both = f"{asked['one']} than {asked['other']}"
+        return Completed(f"how much {asked['more']} is {of_both}?", _about(self.last))
 
     def which_one(self) -> Completed | None:
         """*Which one uses the pula?* of what was asked for, *which one is larger?* of two."""
@@ -352,7 +384,8 @@ class _Turn:
 
     def nothing_named(self) -> Completed | None:
         """*Population?* of the last topic."""
-        if self.linked or _PRONOUN.search(self.rest):
+        is_question = unlike_a_question(self.rest) is None
+        if self.linked or _PRONOUN.search(self.rest) or not is_question:
             return None
         meant = self._meant(lambda _: True)
         if meant is None:
@@ -383,7 +416,8 @@ class _Turn:
         known = [each for each in self._earlier() if may_be(each)]
         fits = self.completer.linker.fits(self.rest, [each.mid or "" for each in known])
         best = max(fits.values(), default=0.0)
-        return next((each for each in known if 2 * fits[each.mid or ""] >= best), None)
+        enough = best / 2 if best >= _TELLING else 0.0
+        return next((each for each in known if fits[each.mid or ""] >= enough), None)
 
     def _earlier(self) -> Iterator[Entity]:
         """Yield what earlier questions were about and found, the latest first."""
@@ -430,7 +464,8 @@ class _Turn:
         """Return whether an entity has a type of that name."""
         noun = _NOT_SAID.get(noun.lower(), noun.lower())
         types = self.completer.types(entity.mid or "")
-        return any(noun in each.rpartition(".")[2] for each in types)
+        words = {word for each in types for word in each.rpartition(".")[2].split("_")}
+        return len(noun) > 3 and any(word.startswith(noun) for word in words)
 
     def _names(self, entity: Entity) -> bool:
         return _plain(str(entity)) in _plain(self.rest)

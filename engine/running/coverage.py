@@ -5,7 +5,8 @@ Of *which landlocked countries are in Africa?* a path may list all countries of 
 
 - by what the question calls an entity of the path, or the entity's own name, or a value;
 - by a word of a relation or a class, with the same stem, the same beginning, or a typing error;
-- by a relation that it often asks for, as the linking model has learned from training questions;
+- by a relation that it often asks for, by a short list (`_ASKED_WITH`), or as the linking model has
+  learned from training questions;
 - by a relation, class, entity or value of a similar meaning: a cosine of `_ALIKE` or more.
 
 Numbers as words, units, politeness and the words of operators are left alone: operators have rules
@@ -47,6 +48,19 @@ _SAYS_LITTLE = FUNCTION_WORDS | frozenset(
     pounds sq square year years""".split()  # noqa: SIM905 – a list of words reads better as text
 )
 
+_ASKED_WITH = {
+    "population": "people live living inhabitants residents populous big large",
+    "adjoin": "border borders bordering neighbour neighbours neighbor neighbors next",
+    "spouse": "wife husband married marry",
+    "currency": "money pay buy",
+    "language": "speak speaks spoken say written",
+    "discover": "found find",
+    "area": "big large size",
+    "melting_point": "temperature melt",
+    "boiling_point": "temperature boil",
+}
+"""Words that ask for relations whose names do not say them."""
+
 _POSSESSIVE = re.compile(r"['’]s$")
 _SHORTEST_BEGINNING = 4
 _SHORTEST_MISSPELT = 5
@@ -72,7 +86,9 @@ class WordCoverage:
         said = set(self._said(crp, mentions))
         known = frozenset().union(*map(stems, said))
         relations = set(crp.relations())
-        small = _SAYS_LITTLE | SMALL_TALK | operator_words(question)
+        names = " ".join(relations)
+        asked = {w for name, words in _ASKED_WITH.items() if name in names for w in words.split()}
+        small = _SAYS_LITTLE | SMALL_TALK | operator_words(question) | asked
         left = []
         for token in tokenise(question):
             word = _POSSESSIVE.sub("", token.text.lower())

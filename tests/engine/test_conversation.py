@@ -19,6 +19,11 @@ IS_CAPITAL = (
     "is Zurich the capital of Switzerland?",
     "Switzerland -> location.country.capital\n?x = Zurich\nask",
 )
+LARGEST = "which of the countries border Peru is the largest?"
+LARGER = (
+    "which is larger, Kenya or Peru?",
+    "Kenya -> location.location.area",
+)
 CURRENCY = ("what currency does Peru use?", "Peru -> location.country.currency_used")
 POPULATION = (
     "how many people live in {}?",
@@ -49,6 +54,10 @@ DISCOVERED = ("when was radium discovered?", "Radium -> chemistry.chemical_eleme
         (
             "what is the currency and the capital of Peru?",
             ["what is the currency of Peru?", "what is the capital of Peru?"],
+        ),
+        (
+            "what is the capital of Chile and its population?",
+            ["what is the capital of Chile?", "its population?"],
         ),
         ("and its capital and currency?", ["and its capital?", "and its currency?"]),
         (
@@ -246,6 +255,9 @@ def test_history_answers_as_a_conversation_does(demo: Graph, scripted) -> None:
     [
         ("Which one is larger?", ("Kenya", "Peru"), "which is larger, Kenya or Peru?"),
         ("which other countries use it?", (CURRENCY,), "which other countries use Peruvian Sol?"),
+        ("which is the largest of those?", (NEIGHBOURS,), LARGEST),
+        ("How many are there?", (NEIGHBOURS,), "how many countries border Peru?"),
+        ("by how much?", (LARGER,), "how much larger is Kenya than Peru?"),
         ("where is it?", (CAPITAL,), "where is Nairobi?"),
         ("What is, then?", (IS_CAPITAL,), "What is the capital of Switzerland?"),
         ("and their capitals?", (NEIGHBOURS,), "capitals of the countries border Peru?"),
@@ -265,6 +277,7 @@ def test_words_stand_for_what_a_reader_takes_them_for(
         ("What about tungsten?", CAPITAL),  # it has no capital
         ("where was she born?", CAPITAL),  # neither Kenya nor Nairobi is a woman
         ("do they border Chile?", NEIGHBOURS),
+        ("thanks!", CAPITAL),
     ],
 )
 def test_what_has_nothing_to_stand_for_is_left_alone(
