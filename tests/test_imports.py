@@ -73,7 +73,7 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 170,
+    "product files": 169,
     "product lines": 57_200,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,

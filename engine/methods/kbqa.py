@@ -34,8 +34,7 @@ from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
 from kbqa.engine.questions.operators import names_aggregate
 from kbqa.engine.questions.words import find_aggregate
-from kbqa.engine.running.coverage import WordCoverage
-from kbqa.engine.running.evidence import PathTrace, path_answer
+from kbqa.engine.running.evidence import PathTrace, WordCoverage, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool, add_up
 from kbqa.engine.running.repair import (

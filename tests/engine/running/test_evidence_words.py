@@ -15,7 +15,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.operators import find_unaccounted
-from kbqa.engine.running.coverage import WordCoverage
+from kbqa.engine.running.evidence import WordCoverage
 from kbqa.kb.graph import Graph, name_terms
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
@@ -105,7 +105,7 @@ def test_a_condition_that_is_left_out_of_a_path_leaves_its_words_over(
     graph.close()
     share = sum(noticed) / len(noticed)
     print(f"{share:.3f} of {len(noticed)} conditions left out of paths of cwq.dev are noticed")
-    assert share > 0.62
+    assert share > 0.68
 
 
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
