@@ -19,7 +19,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.linking.linker import LinkedEntity, Linker
+from kbqa.engine.linking.linker import LinkedEntity, Linker, stems
 from kbqa.engine.linking.mentions import FUNCTION_WORDS
 from kbqa.engine.questions.words import unlike_a_question, with_topic
 from kbqa.engine.running.evidence import PathTrace
@@ -101,7 +101,8 @@ _INSTEAD = re.compile(rf"(what|who|which|where) {_BE}(?: it| that)?(?:,? then)?"
 _YES_NO = re.compile(rf"(?P<be>{_BE}) (?P<rest>.+?) (?P<noun>the \w+.*)", re.IGNORECASE)
 _TOGETHER = re.compile(r"\b(?:together|in total|combined|altogether|in all)\b", re.IGNORECASE)
 _LIST = re.compile(
-    r"(?:please )?(?:(?:list|name|show|give)(?: me)?(?: all)?|what are|which|what)(?: the)? (.+)",
+    r"(?:please )?(?:(?:list|name|show|give)(?: me)?(?: all)?|what are|which|what|how many)"
+    r"(?: of)?(?: the)? (.+)",
     re.IGNORECASE,
 )
 _TELLING = 0.3  # a chance that words ask for a relation; below, they tell little
@@ -182,6 +183,7 @@ class Completer:
             GraphError: The graph does not answer.
         """
         rest = _STARTS.sub("", question.strip(), count=1).strip(" ,?!.")
+        turns = [each for each in turns if each.is_answered or each.linked]
         if not turns:
             return Completed(question)
         linked = [each for each in self.linker.link(question) if self._is_name(each)]
@@ -212,6 +214,19 @@ class Completer:
         """Return the types of an entity that say what it is."""
         types = self.graph.types(mid)
         return {each for each in types if not each.startswith(_OF_ANYTHING)} or set(types)
+
+    def with_relation(self, text: str, entities: Sequence[Entity]) -> list[Entity]:
+        """Return those of some entities that have a relation which a text names."""
+        words = stems(text)
+        leaving = self.graph.relations_of_each([each.mid or "" for each in entities], "out")
+        return [
+            entity
+            for entity in entities
+            if any(
+                stems(relation.rpartition(".")[2].replace("_", " ")) <= words
+                for relation in leaving[entity.mid or ""]
+            )
+        ]
 
     def is_person(self, mid: str) -> bool:
         """Return whether an entity is a person by its type or by what is known of it."""
@@ -414,6 +429,7 @@ class _Turn:
     def _meant(self, may_be: Callable[[Entity], bool]) -> Entity | None:
         """Return the latest entity that a word may be, preferably one that has what is asked."""
         known = [each for each in self._earlier() if may_be(each)]
+        known = self.completer.with_relation(self.rest, known) or known
         fits = self.completer.linker.fits(self.rest, [each.mid or "" for each in known])
         best = max(fits.values(), default=0.0)
         enough = best / 2 if best >= _TELLING else 0.0

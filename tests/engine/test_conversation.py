@@ -258,6 +258,7 @@ def test_history_answers_as_a_conversation_does(demo: Graph, scripted) -> None:
         ("which is the largest of those?", (NEIGHBOURS,), LARGEST),
         ("How many are there?", (NEIGHBOURS,), "how many countries border Peru?"),
         ("by how much?", (LARGER,), "how much larger is Kenya than Peru?"),
+        ("and its symbol?", (DISCOVERED, CAPITAL), "Radium's symbol?"),
         ("where is it?", (CAPITAL,), "where is Nairobi?"),
         ("What is, then?", (IS_CAPITAL,), "What is the capital of Switzerland?"),
         ("and their capitals?", (NEIGHBOURS,), "capitals of the countries border Peru?"),
