@@ -7,7 +7,7 @@ that the graph is asked the same thing again. Which earlier answer or topic a wo
 decided by its type in the graph, and by whether it has the relations that the question asks for.
 
     >>> split("What is the capital of Peru and what currency do they use there?")
-    ['What is the capital of Peru', 'what currency do they use there?']
+    ['What is the capital of Peru?', 'what currency do they use there?']
     >>> split("the symbol and the atomic number of tungsten")
     ['the symbol of tungsten', 'the atomic number of tungsten']
 """

@@ -179,10 +179,7 @@ class Engine:
             GraphError: The graph does not answer.
         """
         completed = question if isinstance(question, Completed) else Completed(question)
-        if not isinstance(completed.question, str):
-            raise InputError(f"the question is not text but {type(question).__name__}")
-        if not completed.question.strip():
-            raise InputError("the question is empty; ask something in words")
+        _check_text(completed.question)
         clock, resources = Clock(deadline_s, watch), self.resources
         asked = self._asked(completed.question, topics or completed.topics, clock)
         path, chat = completed.path, resources.chat
@@ -380,6 +377,7 @@ class Conversation:
         watch: Watcher | None = None,
     ) -> Answer:
         """Answer the next question; see `Engine.ask`."""
+        _check_text(question)
         engine, parts = self._engine, list[Answer]()
         for text in split(question):
             turns = [] if topics else [*self.turns, *parts]
@@ -388,6 +386,14 @@ class Conversation:
             parts.append(engine.leave_out(engine.answer(asked), completed.without))
         self.turns += parts
         return parts[0] if len(parts) == 1 else Answer.of_parts(question, parts)
+
+
+def _check_text(question: str) -> None:
+    """Refuse what is no question."""
+    if not isinstance(question, str):
+        raise InputError(f"the question is not text but {type(question).__name__}")
+    if not question.strip():
+        raise InputError("the question is empty; ask something in words")
 
 
 def _with_topics(question: str, given: Sequence[Entity], linked: Sequence[LinkedEntity]) -> str:

@@ -137,7 +137,7 @@ def test_two_questions_in_one_are_headed_and_answered_in_order(small_store: Path
     result = _run("ask", both, "--store", small_store, *only_written)
     assert result.exit_code == 0
     first, _, second = result.stdout.partition("\n\n\n2. how large is kingston?\n480\n")
-    assert first.startswith("1. what is jamaican money called\nJamaican dollar  (m.04xc2m)\n")
+    assert first.startswith("1. what is jamaican money called?\nJamaican dollar  (m.04xc2m)\n")
     assert "SPARQL:" in first
     assert second.count("SPARQL:") == second.count("\nTime: ") == 1
 

@@ -38,7 +38,7 @@ PATHS = {
     # As questions that go on from others, and halves of two in one, are completed.
     "how large is Kingston?": "Main Path:\n Kingston -[location , location , area]-> ?x",
     "how large is Jamaica?": "Main Path:\n Jamaica -[location , location , area]-> ?x",
-    "what is the capital of jamaica": "Main Path:\n Jamaica -[location , country , capital]-> ?x",
+    "what is the capital of jamaica?": "Main Path:\n Jamaica -[location , country , capital]-> ?x",
 }
 
 

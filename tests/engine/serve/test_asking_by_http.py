@@ -74,7 +74,7 @@ def test_each_of_two_questions_in_one_has_its_record(server) -> None:
     seat, size = record["parts"]
     assert (record["status"], record["partial"], record["answers"]) == ("answered", True, [])
     assert (seat["question"], seat["answers"][0]["name"]) == (
-        "what is the capital of jamaica",
+        "what is the capital of jamaica?",
         "Kingston",
     )
     assert (size["understood"], size["status"]) == ("how large is Jamaica?", "none")

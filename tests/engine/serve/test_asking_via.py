@@ -100,7 +100,7 @@ def test_a_server_knows_the_questions_before(server) -> None:
 def test_a_server_answers_each_of_two_questions_in_one(server) -> None:
     both = "what is the capital of jamaica and how large is it?"
     result = ask(both, "--via", server.url)
-    assert result.stdout.startswith("1. what is the capital of jamaica\nKingston  (m.03yl7)\n")
+    assert result.stdout.startswith("1. what is the capital of jamaica?\nKingston  (m.03yl7)\n")
     assert "\n\n\n2. how large is Jamaica?\nNo answer: " in result.stdout
     assert result.exit_code == 0
     record = json.loads(ask(both, "--json", "--via", server.url).stdout)

@@ -130,7 +130,7 @@ def test_each_of_two_questions_in_one_has_a_small_record(call) -> None:
     answer = call("ask", SEAT, NO_AREA, question=asked).structured_content
     assert (answer["status"], answer["partial"], answer["answers"]) == ("answered", True, [])
     seat, size = answer["parts"]
-    assert seat["question"] == "what is the capital of jamaica"
+    assert seat["question"] == "what is the capital of jamaica?"
     assert seat["answers"] == [{"mid": "m.03yl7", "value": None, "name": "Kingston"}]
     assert seat["path_words"] == ["From Jamaica, follow location.country.capital to the answers."]
     assert (size["question"], size["status"]) == ("how large is Jamaica?", "none")

@@ -142,7 +142,7 @@ def test_each_of_two_questions_in_one_is_shown_with_its_proof(server: "Running")
     articles = page.all("article")
     assert [each["data-status"] for each in articles] == ["answered", "none"]
     assert [each["data-question"] for each in articles] == [
-        "what is the capital of jamaica",
+        "what is the capital of jamaica?",
         "how large is Jamaica?",
     ]
     assert "1 of 2" in page.words

@@ -120,7 +120,7 @@ def test_a_chat_goes_on_from_the_users_messages(server) -> None:
 
 def test_a_chat_answers_each_of_two_questions_in_one(server) -> None:
     said = said_after(server, ("user", "what is the capital of jamaica and how large is it?"))
-    assert said.startswith("1. what is the capital of jamaica\n\nKingston\n\n")
+    assert said.startswith("1. what is the capital of jamaica?\n\nKingston\n\n")
     assert "\n\n2. how large is Jamaica?\n\nNo answer: " in said
 
 

@@ -47,9 +47,9 @@ PATHS: dict[str, Sequence[str]] = {
     "which city of a billion is the capital of Kenya?": [RELAXED_PATH],
     CAPITAL: [CAPITAL_PATH],
     "Nairobi's population?": [_POPULATION_PATH.format("Nairobi")],
-    "What is the capital of Peru": ["Peru -> location.country.capital"],
+    "What is the capital of Peru?": ["Peru -> location.country.capital"],
     "what currency do they use in Peru?": ["Peru -> location.country.currency_used"],
-    "Which countries border Peru": [
+    "Which countries border Peru?": [
         "Peru -> location.location.adjoin_s -> location.adjoining_relationship.adjoins"
     ],
     "what is Peru's anthem?": ["Peru -> location.country.anthem"],
