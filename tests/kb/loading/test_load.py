@@ -203,7 +203,9 @@ def test_shards_and_several_dumps_make_one_store(dump: Path, tmp_path: Path) -> 
     )
 
     assert triples_of(tmp_path / "many") == triples_of(tmp_path / "one")
-    assert progress.stages == ["reading", "loading", "compacting", "indexing"]
+    # A store that keeps up with the reading leaves nothing to load after it.
+    waited = ["loading"] if "loading" in progress.stages else []
+    assert progress.stages == ["reading", *waited, "compacting", "indexing"]
     _, read, loaded = progress.steps[-1]
     assert (read, loaded) == (sum(part.stat().st_size for part in parts), 12)
     assert progress.expected is not None
