@@ -119,29 +119,38 @@ def split(question: str) -> list[str]:
     Each but the first may lean on those before it.
     """
     text = " ".join(question.split())
-    parts = list(_split(text, "?" if text.endswith("?") else ""))
+    mark = "?" if text.endswith("?") else ""
+    parts, rest = list[str](), text
+    while (halves := _first_of(rest)) is not None:
+        first, rest = halves
+        parts.append(first + mark)
+        if len(parts) == _MOST_PARTS:
+            return [text]
+    parts += _two_of_one(rest, mark)
     return parts if len(parts) <= _MOST_PARTS else [text]
 
 
-def _split(text: str, mark: str) -> Iterator[str]:
+def _first_of(text: str) -> tuple[str, str] | None:
+    """Cut the first question off from those after it; None if there is only one."""
     for match in _BETWEEN_HALVES.finditer(text):
         first, other = text[: match.start()].strip(" ,"), text[match.end() :].strip()
         is_asked = "?" not in match[0] or _OPENS.match(other) or _GOES_ON.match(other)
         opens = _ASKS_FOR_ONE if match[0] == " and " and _OWN_NOUN.match(other) else _OPENS
         if is_asked and ("?" in match[0] or opens.match(first)) and len(first.split()) > 1:
-            yield first + mark
-            yield from _split(other, mark)
-            return
+            return first, other
+    return None
+
+
+def _two_of_one(text: str, mark: str) -> list[str]:
+    """Split *the symbol and the atomic number of tungsten*; other questions stay whole."""
     said = text.rstrip(" ?.!")
     nouns = _NOUNS.fullmatch(said) or _OWN_NOUNS.fullmatch(said)
     if nouns is None or len(text.split()) > _MOST_WORDS:
-        yield text
-        return
+        return [text]
     start = nouns["start"] or ""
     if not start.lower().rstrip().endswith(("its", "his", "her", "their")):
         start += "the "
-    for noun in ("one", "other"):
-        yield f"{start}{nouns[noun]}{nouns['rest']}{mark}"
+    return [f"{start}{nouns[noun]}{nouns['rest']}{mark}" for noun in ("one", "other")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,8 @@ def test_several_questions_in_one_are_told_apart(text: str, questions: list[str]
         "who wrote Pride and Prejudice?",
         "and its population?",
         "which countries border Laos and its neighbours?",
-        "is it? " * 100 + "is it?",
+        pytest.param("is it? " * 100 + "is it?", id="too many to be meant"),
+        pytest.param("who is it? " * 10_000 + "who?", id="more than the stack is deep"),
         "",
     ],
 )
