@@ -21,11 +21,11 @@ from typing import NamedTuple
 from kbqa.engine.answer import Answer
 from kbqa.engine.linking.linker import LinkedEntity, Linker, stems
 from kbqa.engine.linking.mentions import FUNCTION_WORDS
-from kbqa.engine.questions.words import unlike_a_question, with_topic
+from kbqa.engine.questions.words import singular, unlike_a_question, with_topic
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.run import GivenTrace
 from kbqa.kb.graph import Graph, name_terms
-from kbqa.sparql.crp import Constraint, Crp, Entity, compare_with
+from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.terms import is_mid
 
 _BE = r"(?:is|are|was|were)"
@@ -306,7 +306,7 @@ class _Turn:
             return Completed(f"which{rest}, {two[0]} or {two[1]}?", two)
         if noun is None:
             return None
-        words = noun[0] if match["many"] else _singular(noun[0])
+        words = noun[0] if match["many"] else singular(noun[0])
         return Completed(f"{words}{rest}?")
 
     def another_entity(self) -> Completed | None:
@@ -363,7 +363,7 @@ class _Turn:
         if kind == "they" and len(_entities(self.last)) > 1:
             return self._of_all(match)
         other = _OTHER.search(self.rest)
-        noun = None if other is None else _singular(other[1])
+        noun = None if other is None else singular(other[1])
 
         def may_be(entity: Entity) -> bool:
             return self._may_be(kind, entity)
@@ -538,16 +538,6 @@ def _put(text: str, mention: str, name: str) -> str:
     return re.sub(rf"(?<!\w){re.escape(mention)}(?!\w)", lambda _: name, text, count=1, flags=re.I)
 
 
-def _singular(noun: str) -> str:
-    return re.sub(r"ies$", "y", noun) if noun.endswith("ies") else noun.removesuffix("s")
-
-
 def _content(text: str) -> set[str]:
     """Return the words of a text that say something."""
     return {word for word in _WORD.findall(text.lower()) if word not in FUNCTION_WORDS}
-
-
-def left_out(path: Crp, entities: Sequence[Entity]) -> Crp:
-    """Return a path whose answers are none of some entities."""
-    conditions = (Constraint(path.answer, (), compare_with("!=", each)) for each in entities)
-    return replace(path, constraints=(*path.constraints, *conditions))

@@ -10,7 +10,7 @@ from kbqa.engine.answer import UNSURE_BELOW, Answer
 from kbqa.engine.asked import Asked, Budget, ChooserName, Clock, Method, Watcher
 from kbqa.engine.chat.cache import CountedChat
 from kbqa.engine.chat.model import ChatModel
-from kbqa.engine.conversation import Completed, Completer, answering_path, left_out, split
+from kbqa.engine.conversation import Completed, Completer, answering_path, split
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.methods import DEFAULT_METHOD, Resources, make_method
@@ -269,7 +269,7 @@ class Engine:
         named = [each for each in entities if each.mid in found]
         if path is None or not named:
             return answer
-        left = self.run_path(left_out(path, named), answer.question)
+        left = self.run_path(path.without_answers(named), answer.question)
         return replace(
             answer,
             answers=left.answers,

@@ -446,6 +446,11 @@ class Crp:
         """Return a copy that keeps the answer with the largest or smallest value."""
         return replace(self, order=Order(at, hops, descending))
 
+    def without_answers(self, entities: Iterable[Entity]) -> "Crp":
+        """Return a copy whose answers are none of some entities."""
+        others = (Constraint(self.answer, (), compare_with("!=", each)) for each in entities)
+        return replace(self, constraints=(*self.constraints, *others))
+
     def entities(self) -> Iterator[Entity]:
         """Yield the topic and every entity that a constraint names, in reading order."""
         yield self.topic

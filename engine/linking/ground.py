@@ -27,7 +27,7 @@ from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
 from kbqa.kb.graph import Direction, Graph, name_terms
 from kbqa.kb.names import Names, normalise
 from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, Part, Step
-from kbqa.sparql.terms import is_well_formed
+from kbqa.sparql.terms import Term, is_well_formed
 
 MIN_SIMILARITY = 0.8  # to accept an entity for a name
 MAX_WORDS = 30  # of a name that is compared with similar ones
@@ -228,8 +228,19 @@ class Grounder:
         self.given = given
         self._scores = {entity.mid: entity.score for entity in linked}
         self._mentions = {entity.mid: entity.mention for entity in linked}
+        self._names = {entity.mid: normalise(entity.name) for entity in linked}
         sure = filter(_is_sure, linked)
         self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether the question names anything that the graph has."""
+        return bool(self._scores)
+
+    def has_one_name(self, mid: str | None, other: Term | None) -> bool:
+        """Return whether two linked entities are called the same, or are one."""
+        names = {self._names.get(mid or ""), self._names.get(str(other))}
+        return mid == other or (len(names) == 1 and None not in names)
 
     def ground(self, crp: Crp, topic_mids: Sequence[str] = ()) -> Iterator[Grounding]:
         """Yield the readings of a CRP, best first, at most `MAX_READINGS`; none without a topic.
@@ -307,6 +318,8 @@ class Grounder:
         name = str(slot.name)
         ranked = [*self._given(name, slot.step), *self._matcher.rank(name, slot.step)]
         matches = _similar_enough(ranked)
+        if slot.step is None and (namesakes := [e for e in matches if e.basis == "name"]):
+            return namesakes[:_TOPICS]
         reached = [match for match in matches if match.has_step]
         return reached[:_CONSTRAINED] or matches[:1] or [EntityMatch(slot.name, 0.0, False)]
 

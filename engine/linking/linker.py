@@ -8,6 +8,7 @@ right.
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,6 +45,8 @@ _UNLIKELY = 0.001
 
 _LEAST_CHANCE = 0.003
 _KEPT_FACTS = 4096
+_JOINING = frozenset({"in", "of", "from", "the"})
+_MOST_EDGES = 1000  # of an entity; of one with more, nothing is said
 
 
 class EntityCandidate(NamedTuple):
@@ -223,6 +226,7 @@ class Linker:
             zip(softmax(scores), finalists, strict=True),
             key=lambda pair: (-pair[0], pair[1].match.mid),
         )
+        ranked = self._with_related_namesakes(mentions, ranked)
         ranked += [(0.0, candidate) for candidate in others]
         return [
             LinkedEntity(
@@ -230,6 +234,51 @@ class Linker:
             )
             for probability, c in ranked[:limit]
         ]
+
+    def _with_related_namesakes(
+        self, mentions: Mentions, ranked: list[tuple[float, EntityCandidate]]
+    ) -> list[tuple[float, EntityCandidate]]:
+        """Put that of several namesakes first which is related to the name beside it.
+
+        Of *London, Ontario* it is the London that lies in Ontario.
+        """
+        of_span: dict[tuple[int, int], list[int]] = defaultdict(list)
+        for at, (_, candidate) in enumerate(ranked):
+            of_span[candidate.span.start, candidate.span.end].append(at)
+        result = ranked.copy()
+        for span, ats in of_span.items():
+            beside = [
+                ranked[at][1].match.mid
+                for other in of_span
+                if self._are_beside(mentions, span, other)
+                for at in of_span[other]
+            ]
+            if not beside or len(ats) < 2:
+                continue
+            mids = [ranked[at][1].match.mid for at in ats]
+            edges = self._graph.edges([*mids, *beside], "out", _MOST_EDGES)
+            ends = {mid: set().union(*of_one.values()) for mid, of_one in edges.items()}
+            meant = next(
+                (
+                    at
+                    for at, mid in zip(ats, mids, strict=True)
+                    if any(
+                        other in ends.get(mid, ()) or mid in ends.get(other, ()) for other in beside
+                    )
+                ),
+                ats[0],
+            )
+            # They change places, and the first keeps its score.
+            result[ats[0]] = (ranked[ats[0]][0], ranked[meant][1])
+            result[meant] = (ranked[meant][0], ranked[ats[0]][1])
+        return result
+
+    def _are_beside(self, mentions: Mentions, one: tuple[int, int], other: tuple[int, int]) -> bool:
+        """Return whether a name stands beside another, as in *London in Ontario*."""
+        start, end = (one[1], other[0]) if one[1] <= other[0] else (other[1], one[0])
+        between = [token.text.lower() for token in mentions.tokens[start:end]]
+        is_name = not self.is_plain(mentions.text(*other))
+        return start <= end and is_name and _JOINING.issuperset(between)
 
     def is_plain(self, text: str) -> bool:
         """Return whether a text has only lower-case words that are hardly ever part of a name."""

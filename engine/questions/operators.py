@@ -21,6 +21,8 @@ that cannot answer the question, because they are about something else.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from difflib import get_close_matches
 from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple
@@ -33,7 +35,9 @@ from kbqa.engine.questions.words import (
     find_aggregate,
     find_directions,
     find_measures,
+    find_periods,
     read_numbers,
+    singular,
 )
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import (
@@ -56,8 +60,15 @@ _YEARS = range(1000, 2100)
 # From here on, a number is no count of the answers: the right paths of 7,080 training questions say
 # nearly all of these.
 _LARGE = 100
+_ALIKE = 0.7  # of the letters of a name, in a typing error
 _ASKS_WHICH = re.compile(
     r"(?:(?:at|by|for|from|in|of|on|to|with) )?(who|whom|whose|what|which|where|when)\b"
+)
+_OF_TIME = (
+    r"(?<![a-z])(?:date|year|season|day|month|week|century|period|start|end|begin|found|form(?!er)"
+    r"|open|introduc|discontinu|establish|launch|debut|event|championship|competition|olympic"
+    r"|tournament|award|honor|draft|inaugurat|election|campaign|last_eruption|instances|ratif"
+    r"|current_frequency)|\.from\b|\.to\b"
 )
 _HOW_MANY = re.compile(r"\b(?:how many|numbers?|count|total|amount|quantity)\b")
 
@@ -90,13 +101,14 @@ def find_unaccounted(
     ('not',)
     """
     text, said, masked = _read(question, crp, mentions)
+    crp = _without_unsaid_dates(crp, text)
     relations, of_answers = " ".join(crp.relations()), " ".join(path_relations(crp.path))
     found = []
     for rule in _RULES:
         match = re.search(rule.words, masked)
         if match is None:
             continue
-        behind = {each for each in said if _occurs(said[each], text[match.end() :])}
+        behind = {each for each in said if _is_named(each, said[each], text[match.end() :])}
         if any(has(crp) for has in rule.parts) and not _negates_others(rule, crp, behind):
             continue
         if are_numbers and re.match(r"how (?!much)", match.group()):
@@ -104,7 +116,24 @@ def find_unaccounted(
         read = of_answers if rule.of_answers else relations
         if rule.relations is None or not re.search(rule.relations, read):
             found.append(match.group().strip())
-    return (*found, *_misread_numbers(masked, crp), *_misread_form(masked, crp))
+    misread = (*_misread_numbers(masked, crp), *_misread_form(masked, crp))
+    return (*found, *misread)
+
+
+def _without_unsaid_dates(crp: Crp, text: str) -> Crp:
+    """Leave out the intervals around a date that a question does not name, such as today's.
+
+    That a marriage has not ended by today does not make it the first.
+    """
+
+    def is_said(constraint: Constraint) -> bool:
+        match constraint.operand:
+            case LiteralTerm(date) if constraint.optional and constraint.kind == "numeric":
+                return date[:4] in text
+        return True
+
+    said = tuple(filter(is_said, crp.constraints))
+    return crp if len(said) == len(crp.constraints) else replace(crp, constraints=said)
 
 
 def operator_words(question: str) -> set[str]:
@@ -122,21 +151,28 @@ def find_objection(
     given: Collection[Entity] = (),
     *,
     is_number: bool = False,
+    is_linked: bool = True,
 ) -> str | None:
     """Return why a path cannot answer a question, whatever else it finds; None if it may.
 
     `mentions` is as in `find_unaccounted`; `given` has the entities that the asker says the
-    question is about; `is_number` says that the path found one number and nothing else.
+    question is about; `is_number` says that the path found one number and nothing else, `is_linked`
+    whether the question names anything that the graph has.
     """
     about = {each.mid for each in given if each.mid is not None}
     if about and about.isdisjoint(each.mid for each in crp.entities()):
         return f"it is not about {' or '.join(map(str, given))}"
     read = _read(question, crp, mentions)
     return (
-        _lacks_a_topic(read, crp, about)
+        _lacks_a_topic(read, crp, about, is_linked=is_linked)
         or _gives_no_reason(read.text, crp)
         or _says_only_what_it_is(read.masked, crp)
+        or _asks_for_nothing_in_particular(read.masked)
+        or _orders_by_no_value(crp, schema)
         or _orders_other_way(read, crp, schema)
+        or _orders_what_is_not_asked(read, crp, schema)
+        or _takes_a_bound_for_a_place(read, crp)
+        or _takes_a_period_for_a_year(read, crp)
         or _compares_other_way(read, crp, schema)
         or _compares_unlike_values(crp, schema)
         or _says_too_little(read.text, crp)
@@ -176,7 +212,7 @@ _ASKS_OF_IT = re.compile(
 )
 
 
-def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
+def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str], *, is_linked: bool) -> str | None:
     """Object to a question that names nothing of the path, or asks nothing about what it names."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
     if not given and _ASKS_OF_IT.match(read.text):
@@ -192,13 +228,16 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     entities = [
         each for each in crp.entities() if each not in classes and is_mid(each.mid or "m.unknown")
     ]
-    if any(each.mid in given or _is_named(read, each) for each in entities):
+    if any(each.mid in given or _is_named(each, read.said[each], read.text) for each in entities):
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
         return f"it does not say what is asked about {crp.topic}" if names_only else None
     is_fragment = _FOLLOWS_UP.match(read.masked) and not _QUESTION_WORD.search(read.masked)
     if is_fragment or _WITHOUT_ANTECEDENT.search(read.masked):
         return unnamed
+    names = [str(each).lower() for each in entities if each.name is not None]
+    if names and not is_linked and not any(_is_spelled_alike(name, read.text) for name in names):
+        return f"the question does not name {' or '.join(map(str, entities))}"
     is_class = not entities and len(crp.path) > 1 and not conditions and crp.order is None
     return unnamed if is_class and not _LISTS.search(read.masked) else None
 
@@ -209,13 +248,20 @@ def _says_a_class(hops: Sequence[Step]) -> bool:
     return isinstance(last, Hop) and last.relation in (TYPE, NOTABLE_TYPES)
 
 
-def _is_named(read: _Read, entity: Entity) -> bool:
-    """Return whether a question has a word of an entity's name, or of its mention."""
-    said = f"{entity} {read.said[entity]}".lower()
-    return any(len(word) > 2 and _occurs(word, read.text) for word in re.findall(r"\w+", said))
+def _is_named(entity: Entity, mention: str, text: str) -> bool:
+    """Return whether a text has a word of an entity's name, or of its mention."""
+    said = f"{entity} {mention}".lower()
+    return any(len(word) > 2 and _occurs(word, text) for word in re.findall(r"\w+", said))
+
+
+def _is_spelled_alike(name: str, text: str) -> bool:
+    """Return whether a text has a word like one of a name, or the name itself."""
+    words, said = re.findall(r"\w+", name), re.findall(r"\w+", text)
+    return _occurs(name, text) or any(get_close_matches(word, said, 1, _ALIKE) for word in words)
 
 
 _ASKS_WHY = re.compile(r"(?:(?:and|so|but) )?(?:why|how come)\b")
+_MOTIVE = re.compile(r"\b(?:him|her|it|them)sel(?:f|ves)\b")
 _ASKS_HOW = re.compile(
     r"(?:(?:and|so|but) )?how (?:to|do|does|did|is|are|was|were|can|could|should|would|will|has"
     r"|have|had)\b(?!.*\b(?:classif\w+|categori\w+|describe|called|named|refer|living)\b)"
@@ -230,7 +276,7 @@ _MANNERS = re.compile(
 def _gives_no_reason(text: str, crp: Crp) -> str | None:
     """Object to a path that answers *why* or *how* by something else."""
     relations = " ".join(path_relations(crp.path))
-    if _ASKS_WHY.match(text) and not _REASONS.search(relations):
+    if _ASKS_WHY.match(text) and (not _REASONS.search(relations) or _MOTIVE.search(text)):
         return "no relation of it gives a reason"
     if _ASKS_HOW.match(text) and not _MANNERS.search(relations):
         return "no relation of it says how"
@@ -255,6 +301,20 @@ def _says_only_what_it_is(masked: str, crp: Crp) -> str | None:
     return f"it only says what {crp.topic} is"
 
 
+_ASKS_ANYTHING = re.compile(
+    r"(?:please |can you |could you |would you )*(?:tell me|talk|say|explain|describe)"
+    r"(?: something| anything| everything| more| a bit| a little| all)?(?: to me)?(?: about)? _+"
+    r"(?: please)?\W*"
+)
+
+
+def _asks_for_nothing_in_particular(masked: str) -> str | None:
+    """Object to any path for *tell me something about Tesla*."""
+    if _ASKS_ANYTHING.fullmatch(masked):
+        return "the question does not say what to tell"
+    return None
+
+
 _COMPASS = re.compile(
     r"\b(?:far|fur)\w* (north|south|east|west)\b|\b(north|south|east|west)ernmost\b"
 )
@@ -266,6 +326,64 @@ _COORDINATES = {
 }
 _IS_MORE: Mapping[Operator | None, bool] = {">": True, ">=": True, "<": False, "<=": False}
 _MULTIPLE = re.compile(r"\b(?:times|twice|half|double)\b")
+
+
+def _orders_by_no_value(crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to an order by entities, such as the largest capital."""
+    order = crp.order
+    if order is None or order.counted:
+        return None
+    hops = order.hops or crp.hops_to(order.at)
+    end = schema.end(hops[-1]) if hops else None
+    if end is None or end.startswith("type."):
+        return None
+    return "it orders by what is neither a number nor a date"
+
+
+_BOUND = re.compile(r"\b(?:(?:more|less|fewer) than|at least|at most|over|under)\b")
+
+
+def _takes_a_bound_for_a_place(read: _Read, crp: Crp) -> str | None:
+    """Object to the first nine where the question asks for more than nine."""
+    order = crp.order
+    if order is None:
+        return None
+    bound = _BOUND.search(read.text)
+    numbers = read_numbers(read.text[bound.end() :])[:1] if bound is not None else []
+    for place in (order.limit, order.offset, order.offset + 1):
+        if place > 1 and any(place in each.values for each in numbers):
+            return f"it takes {place} in order where the question compares with {place}"
+    return None
+
+
+def _takes_a_period_for_a_year(read: _Read, crp: Crp) -> str | None:
+    """Object to *before 1940* for the 1940s."""
+    starts = {each.first.text for each in find_periods(read.text)}
+    compared = [
+        each.operand.text[:4]
+        for each in crp.all_constraints()
+        if each.kind == "numeric" and isinstance(each.operand, LiteralTerm)
+    ]
+    if len(compared) != 1 or compared[0] not in starts:
+        return None
+    return f"it compares with {compared[0]} alone, and not with the whole period"
+
+
+_SUPERLATIVE = re.compile(r"\b(?:\w+est|most \w+|least \w+) (\w{4,})")
+
+
+def _orders_what_is_not_asked(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to the largest capital where the question asks for the largest country."""
+    order, match = crp.order, _SUPERLATIVE.search(read.masked)
+    if order is None or match is None or not isinstance(order.at, int):
+        return None
+    classes = [(schema.end(hop) or "").rpartition(".")[2].split("_") for hop in crp.hops]
+    named = [
+        at for at, words in enumerate(classes, 1) if singular(match[1]) in map(singular, words)
+    ]
+    if not named or order.at in named or order.at == 0:
+        return None
+    return f"it orders by what is not said of the {match[1]}"
 
 
 def _orders_other_way(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
@@ -365,15 +483,27 @@ def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
 
 
 _ASKS_FOR_MORE = re.compile(r"(?:who|whom|whose|what|which|where|when|how)\b(?!.*\bor not\b)")
+_ASKS_FOR_DATE = re.compile(
+    r"(?:(?:in|on|during|by) )?(?:what|which) (?:year|date|day|month|decade|century)"
+    r" (?:is|are|was|were|did|do|does|will|has|had|have)\b"
+)
+_TELLS_TO_SAY = re.compile(
+    r"(?!.*(?:\?|\b(?:if|whether|true|right|correct)\b)).*\b(?:say|write) that\b"
+)
 _ASKS_FOR_AMOUNT = re.compile(r"how (?:much|long|old|far|tall|big|large|high)\b")
 
 
 def _says_too_little(text: str, crp: Crp) -> str | None:
     """Object to yes or no, or to a count, where the question asks for more."""
-    if crp.form == "ask" and _ASKS_FOR_MORE.match(text):
+    if crp.form == "ask" and (_ASKS_FOR_MORE.match(text) or _TELLS_TO_SAY.match(text)):
         return "it only says yes or no"
     if _counts(crp) and _ASKS_FOR_AMOUNT.match(text):
         return "it only says how many there are"
+    relations = [*path_relations(crp.path)]
+    if _ASKS_FOR_DATE.match(text) and not re.search(_OF_TIME, " ".join(relations)):
+        return "it does not say when"
+    if text.startswith("how old") and relations[-1].endswith("date_of_death"):
+        return "it says when, and not how old"
     return None
 
 
@@ -585,11 +715,9 @@ _RULES = (
     Rule(
         r"^when(?= (?:is|are|was|were|did|do|does|will|has|had|have|can|could|should)\b(?! i\b))",
         (_compares, _orders),
-        r"(?<![a-z])(?:date|year|season|day|month|week|century|period|start|end|begin|found|form"
-        r"|open|introduc|discontinu|establish|launch|debut|event|championship|competition|olympic"
-        r"|tournament|award|honor|draft|inaugurat|election|campaign|last_eruption|instances|ratif"
-        r"|current_frequency)|\.from\b|\.to\b",
+        _OF_TIME,
     ),
+    Rule(r"\b\d\d?(?:st|nd|rd|th) century\b|\b\d{3}0'?s\b", (_compares, _meets_a_literal)),
     Rule(
         r"^(?:is|are|was|were|do|does|did|has|have)\b(?! you know| there any)"
         r"(?!.*\b(?:wh\w+|or)\b)",

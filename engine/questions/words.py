@@ -60,6 +60,18 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """A decade or a century: from one year to before another."""
+
+    first: LiteralTerm
+    after: LiteralTerm
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether values of a kind lie in it."""
+        return kind == "date"
+
+
+@dataclass(frozen=True, slots=True)
 class Total:
     """What several numbers come to."""
 
@@ -70,7 +82,7 @@ class Total:
         return kind == "number"
 
 
-Measure: TypeAlias = Bound | Extreme | Total
+Measure: TypeAlias = Bound | Extreme | Period | Total
 
 # ruff: noqa: SIM905 – lists of a hundred words read better as text
 _ANY_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -92,6 +104,11 @@ _FOREIGN = frozenset(
 SMALL_TALK = frozenset(
     """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
     yes no please cheers great nice well how are welcome sorry so very much lol""".split()
+)
+_FOREIGN_QUESTION = frozenset(
+    """welche welcher welches wer wie wo wann warum wieso combien quel quelle quels quelles qui où
+    pourquoi quand qual quale quali quanto quanta quanti quante dove perché quando quién quiénes
+    quien cuál cual cuáles cuánto cuánta cuántos cuántas dónde donde cuándo qué quem onde""".split()
 )
 _MOST_SHARE = 0.25  # of English function words, up to which foreign ones decide
 
@@ -195,6 +212,10 @@ _BOUNDS = {
     for operator, words in _BOUND_WORDS.items()
 }
 _DATES = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
+_DECADE = re.compile(r"\b(?:in|during|of|from) the (\d{3})0'?s\b", re.IGNORECASE)
+_CENTURY = re.compile(
+    r"\b(?:in|during|of|from) the (\d\d?)(?:st|nd|rd|th) century\b", re.IGNORECASE
+)
 _NUMBERS = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
 _CODES = re.compile(r"\b[A-Z]{2,4}\b")
 _QUOTATIONS = re.compile(r'"([^"]+)"')
@@ -203,19 +224,45 @@ _QUOTATIONS = re.compile(r'"([^"]+)"')
 def unlike_a_question(text: str) -> str | None:
     """Return why a text is not a question in English; None if it may be one.
 
-    It is small talk if all its words are. It is in another language if it has no Latin letter, or
-    at least two function words of another language, more than English ones, and few of these. Key
-    words without any function word, such as "france capital", pass.
+    It is small talk if all its words are. Key words without any function word, such as "france
+    capital", pass.
     """
-    words = [each.lower().replace("’", "'") for each in _ANY_WORD.findall(text)]
+    words = _lower_words(text)
     if all(word in SMALL_TALK for word in words):
         return "this does not look like a question"
-    english = sum(word.partition("'")[0] in _ENGLISH for word in words)
-    foreign = sum(word in _FOREIGN for word in words)
-    is_foreign = foreign >= 2 and foreign > english and english <= _MOST_SHARE * len(words)
-    if is_foreign or not _LATIN.search(text):
+    if foreign_words(text) or not _LATIN.search(text):
         return "the question does not look like English"
     return None
+
+
+def foreign_words(text: str) -> tuple[str, ...]:
+    """Return the words that show that a text is in another language; none if it may be English.
+
+    It is in another if it has at least two function words of another, or one that asks among its
+    first three words, more than English ones, and few of these.
+
+    >>> foreign_words("Welche Länder grenzen an die Schweiz?")
+    ('welche',)
+    """
+    words = _lower_words(text)
+    english = sum(word.partition("'")[0] in _ENGLISH for word in words)
+    foreign = [word for word in words if word in _FOREIGN or word in _FOREIGN_QUESTION]
+    is_asked = not _FOREIGN_QUESTION.isdisjoint(words[:3])
+    is_more = len(foreign) >= max(english, 1) if is_asked else len(foreign) > max(english, 1)
+    return tuple(foreign) if is_more and english <= _MOST_SHARE * len(words) else ()
+
+
+def _lower_words(text: str) -> list[str]:
+    return [each.lower().replace("’", "'") for each in _ANY_WORD.findall(text)]
+
+
+def singular(noun: str) -> str:
+    """Return a noun without the ending of a plural, if it has one.
+
+    >>> singular("countries"), singular("city")
+    ('country', 'city')
+    """
+    return f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")
 
 
 def with_topic(question: str, name: str) -> str:
@@ -244,9 +291,23 @@ def find_measures(question: str) -> list[Measure]:
         text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
         if count:
             found.append(extreme)
+    found += find_periods(question)
     if (form := find_aggregate(question)) is not None:
         found.append(Total(form))
     return list(dict.fromkeys(found))
+
+
+def find_periods(question: str) -> list[Period]:
+    """Return the decades and centuries of a question.
+
+    >>> find_periods("elements that were found in the 1940s")
+    [Period(first=LiteralTerm(text='1940'...), after=LiteralTerm(text='1950'...))]
+    """
+    years = [(int(each) * 10, int(each) * 10 + 10) for each in _DECADE.findall(question)]
+    years += [(int(each) * 100 - 99, int(each) * 100 + 1) for each in _CENTURY.findall(question)]
+    return [
+        Period(LiteralTerm(f"{first:04}"), LiteralTerm(f"{after:04}")) for first, after in years
+    ]
 
 
 def find_aggregate(question: str) -> Aggregate | None:

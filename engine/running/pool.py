@@ -14,6 +14,8 @@ The first paths of both kinds are candidates with one more condition as well.
   films. So where the question names an entity, a number, a date or a code of which a path says
   nothing, the graph is asked how nodes of the path are related to it. Each such relation is a
   condition.
+- **Except.** Where the question says *other than* or the like, the answers are none of what it
+  names behind.
 - **Add up.** Of *how much bigger is Sudan than Kenya* a path may lead to the area of Sudan, or say
   whether it is larger. So where a question asks for a sum, an average or a difference, written
   paths to numbers become that of their numbers: of the things that a path leads to before them, or
@@ -41,7 +43,15 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import LinkedEntity, stems
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.questions.words import VALUE_KINDS, Bound, Kind, Measure, Total, find_measures
+from kbqa.engine.questions.words import (
+    VALUE_KINDS,
+    Bound,
+    Kind,
+    Measure,
+    Period,
+    Total,
+    find_measures,
+)
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,
@@ -159,6 +169,10 @@ class PathPool:
         for rank, crp in enumerate([*_narrowable(tried), *paths[:_NARROWED]]):
             for narrowed in narrow(asked, crp, frontiers, ways_to):
                 add(narrowed, rank, (), narrows=True)
+        if excepted := _excepted(asked):
+            for rank, crp in enumerate([*_lists(written), *paths[:_NARROWED]]):
+                others = excepted.difference(crp.entities())
+                add(crp.without_answers(sorted(others, key=str)), rank, (), narrows=True)
         for rank, crp in enumerate([*_measurable(written), *paths[:_MEASURED]]):
             for measured in measure(words, crp, search):
                 if measured.value is None or not together.entities:
@@ -358,6 +372,34 @@ def _narrowable(tried: Sequence[Tried]) -> list[Crp]:
     return [*first, *(Crp(crp.topic, crp.path) for crp in first[:1] if crp.constraints)]
 
 
+_EXCEPT = re.compile(
+    r"\b(?:except|excluding|apart from|other than|besides|aside from|not including)\b",
+    re.IGNORECASE,
+)
+
+
+def _excepted(asked: Asked) -> set[Entity]:
+    """Return the likeliest entity of each mention behind *other than* or the like."""
+    match = _EXCEPT.search(asked.question)
+    behind = "" if match is None else asked.question[match.end() :]
+    first: dict[str, Entity] = {}
+    for each in asked.linked:
+        if re.search(rf"(?<!\w){re.escape(each.mention)}(?!\w)", behind):
+            first.setdefault(each.mention, Entity(each.name, each.mid))
+    is_part = {mention for mention in first for other in first if mention in other != mention}
+    return {entity for mention, entity in first.items() if mention not in is_part}
+
+
+def _lists(written: Iterable[Crp]) -> list[Crp]:
+    """Return the first written paths that list, without what they exclude, each path once."""
+    bare: dict[tuple[Step, ...], Crp] = {}
+    for crp in written:
+        if crp.form == "select":
+            kept = (e for e in crp.constraints if e.operator != "!=" and not e.negated)
+            bare.setdefault(crp.path, replace(crp, constraints=tuple(filter(_stands_alone, kept))))
+    return list(bare.values())[:_NARROWED]
+
+
 def _candidates(path: RelationPath, written: Sequence[Crp], frontiers: Frontiers) -> Iterator[Crp]:
     if written:
         yield carry_constraints(written[0], path, frontiers).crp
@@ -493,9 +535,9 @@ def measure(words: str, crp: Crp, search: GuidedSearch) -> Iterator[Crp]:
         return
     for each in measures:
         for place, way in islice(_ways_to_values(words, path, each, search), _MEASURED_EACH):
-            if isinstance(each, Bound):
-                condition = Constraint(place, way, compare_with(each.operator, each.value))
-                yield replace(crp, constraints=(*crp.constraints, condition))
+            if isinstance(each, Bound | Period):
+                conditions = (Constraint(place, way, test) for test in _bounds(each))
+                yield replace(crp, constraints=(*crp.constraints, *conditions))
             elif crp.form != "select":
                 continue
             elif isinstance(each, Total):
@@ -504,6 +546,12 @@ def measure(words: str, crp: Crp, search: GuidedSearch) -> Iterator[Crp]:
                 yield replace(crp, constraints=constraints, form=each.form, value=_NUMBERS)
             else:
                 yield crp.ordered_by(place, way, descending=each.descending)
+
+
+def _bounds(measure: Bound | Period) -> tuple[Test, ...]:
+    if isinstance(measure, Bound):
+        return (compare_with(measure.operator, measure.value),)
+    return compare_with(">=", measure.first), compare_with("<", measure.after)
 
 
 def _ways_to_values(

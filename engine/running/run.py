@@ -43,6 +43,7 @@ from kbqa.engine.answer import MAX_ANSWERS, Answer, Computed, WhyNot
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.questions.operators import find_objection, find_unaccounted
+from kbqa.engine.questions.words import foreign_words
 from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.tried import (
     Execution,
@@ -101,6 +102,7 @@ class Outcome:
 
 _TYPE = "type.object.type"
 _MOST_CLASSES = 100
+_KNOWN = 0.3  # a probability that a question in another language is about a topic
 
 TrustOrder = Literal["full-first", "beam-first"]
 
@@ -202,10 +204,12 @@ class Runner:
 
     def _run_in_full(self, candidate: Candidate) -> Tried:
         """Ground a candidate and run its reachable readings in full, until one answers."""
-        tried = Tried(candidate)
+        tried, denied = Tried(candidate), None
         try:
             crp, problems = read_crp(candidate.text)
             crp = drop_kinds(crp, self._without)
+            if self._schema is not None:
+                crp = _with_ties(crp)
             readings = map(self._with_shared_class, self._readings(crp, candidate))
             if (best := next(readings, None)) is None:
                 return replace(tried, problem=f"no entity for {crp.topic}")
@@ -221,8 +225,12 @@ class Runner:
                     break  # The other readings hold the same unknown names.
                 full = next(relaxations(reading.crp))
                 ran = self._run(tried, reading, full)
-                if ran.table is not None:
+                if ran.boolean is False and _asks_what_is(reading.crp):
+                    denied = denied or ran  # Another entity of the same name may be meant.
+                elif ran.table is not None:
                     return _with_problems(ran, problems)
+            if denied is not None:
+                return _with_problems(denied, problems)
             tried = replace(tried, grounding=tried.grounding or best)
             return self._unsatisfied(tried, problems)
         except EndpointDown:
@@ -316,13 +324,29 @@ class Runner:
         mentions = self._grounder.mentions(crp)
         given = self._grounder.given
         is_number = len(tried.terms) == 1 and _is_number(tried.terms[0]) and tried.is_list
-        why = find_objection(
-            self._question, crp, self._schema, mentions, given, is_number=is_number
+        why = self._leads_back(tried) or find_objection(
+            self._question,
+            crp,
+            self._schema,
+            mentions,
+            given,
+            is_number=is_number,
+            is_linked=self._grounder.is_linked,
         )
         if why is None:
             return tried
         nothing = replace(tried, table=None, boolean=None, count=None, value=None)
         return replace(nothing, fate="unfit", problem=why)
+
+    def _leads_back(self, tried: Tried) -> str | None:
+        """Object to Berlin as the capital of Berlin."""
+        assert tried.relaxation is not None
+        crp, [*terms] = tried.relaxation.crp, tried.terms
+        if not tried.is_list or crp.order is not None or len(terms) != 1:
+            return None
+        if not self._grounder.has_one_name(crp.topic.mid, terms[0]):
+            return None
+        return f"it only leads back to {crp.topic}"
 
     def _unsatisfied(self, tried: Tried, problems: Sequence[str]) -> Tried:
         """Read a candidate that nothing satisfies in full: as 0 or no, or say what is missing."""
@@ -364,12 +388,28 @@ class Runner:
         are_numbers = tried.value is not None or (bool(terms) and all(map(_is_number, terms)))
         mentions = self._grounder.mentions(crp)
         words = find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
-        return replace(tried, not_understood=words)
+        # The model learnt some questions in other languages, and may know what is asked of a name.
+        is_known = self._grounder.topic_score(crp.topic) >= _KNOWN and crp.form != "ask"
+        foreign = () if is_known else foreign_words(self._question)
+        return replace(tried, not_understood=(*foreign, *words))
 
     def _topic_score(self, topic: Entity) -> float:
         """Return how likely the question is about a topic; the linker knows nothing of classes."""
         is_class = topic.mid is not None and not (is_mid(topic.mid) or has_scheme(topic.mid))
         return 1.0 if is_class else self._grounder.topic_score(topic)
+
+
+def _with_ties(crp: Crp) -> Crp:
+    """Let all that have the most of something be the first: equal counts are common."""
+    order = crp.order
+    if order is None or not order.counted or (order.limit, order.offset) != (1, 0):
+        return crp
+    return replace(crp, order=replace(order, ties=True))
+
+
+def _asks_what_is(crp: Crp) -> bool:
+    """Return whether a path asks if entities are related, and compares no values of theirs."""
+    return crp.order is None and all(each.kind == "entity" for each in crp.all_constraints())
 
 
 def _with_problems(tried: Tried, problems: Iterable[str]) -> Tried:

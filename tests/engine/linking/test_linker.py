@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,23 @@ def test_what_the_question_asks_tells_bearers_of_a_name_apart(demo: Linker) -> N
     [country, *_] = [entity.mid for entity in demo.link("which currency is used in Georgia?")]
     as_country = share_of_country("which currency is used in Georgia?")
     assert as_country > share_of_country("what time zone is the state of Georgia in?")
+
+
+@pytest.mark.parametrize(
+    ("question", "country"),
+    [
+        ("how many people live in Valencia (the Venezuelan one)?", "Venezuela"),
+        ("is Victoria in the Seychelles a capital?", "Seychelles"),
+    ],
+)
+def test_a_name_means_what_is_related_to_the_name_beside_it(
+    demo: Linker, demo_store: Path, question: str, country: str
+) -> None:
+    found = demo.link(question)
+    namesake = next(each.mid for each in found if each.mention in ("Valencia", "Victoria"))
+    with closing(open_graph(demo_store)) as graph:
+        lies_in = graph.neighbours(namesake, "location.location.containedby", "out")
+        assert country in graph.labels([str(each) for each in lies_in]).values()
 
 
 def test_no_more_than_the_limit(demo: Linker) -> None:

@@ -10,7 +10,13 @@ def test_small_talk_is_not_searched_for_a_better_reason(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Quelle est la capitale du Mali ?", "Wer ist der Autor von Faust?", "Где находится Киев?"],
+    [
+        "Quelle est la capitale du Mali ?",
+        "Wer ist der Autor von Faust?",
+        "Где находится Киев?",
+        "Wer hat Apple gegründet?",
+        "In quale paese si trova Salisburgo?",
+    ],
 )
 def test_a_question_in_another_language_is_called_so(text: str) -> None:
     assert unlike_a_question(text) == "the question does not look like English"

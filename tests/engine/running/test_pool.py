@@ -26,7 +26,7 @@ from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge
 from kbqa.engine.running.pool import PathPool, carry_constraints
 from kbqa.engine.running.run import Runner
-from kbqa.engine.running.tried import ConfidenceModel, Tried
+from kbqa.engine.running.tried import ConfidenceModel, Tried, with_first_answers
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -608,6 +608,8 @@ def test_a_yes_no_question_whose_test_is_lost_is_not_answered_with_yes(
     assert (lost, "ask" in lines.split("\n")) == (2, False)
 
 
+ELEMENTS = "ns:chemistry.chemical_element <- type.object.type"
+DISCOVERED = "chemistry.chemical_element.discovery_date"
 PLACES = "Kenya -> location.location.contains"
 PEOPLE = "-> location.statistical_region.population -> measurement_unit.dated_integer.number"
 
@@ -643,14 +645,27 @@ def _tried(graph: Graph, question: str, path: str) -> Sequence[Tried]:
             f"{NEIGHBOURS}\nsmallest ?x -> location.location.area",
             f"largest ?x {PEOPLE}",
         ),
+        (
+            "which elements were discovered in the 1940s?",
+            ELEMENTS,
+            f"?x -> {DISCOVERED} >= 1940\n?x -> {DISCOVERED} < 1950",
+        ),
     ],
-    ids=["order", "other end", "comparison", "a code that is named", "count", "another order"],
+    ids=["order", "other", "comparison", "a code", "count", "another order", "a decade"],
 )
 def test_what_a_question_measures_is_added_to_a_path(
     demo: Graph, question: str, path: str, line: str
 ) -> None:
     added = [each.candidate.text for each in _tried(demo, question, path) if each.candidate.narrows]
     assert line in [text.partition("\n")[2] for text in added]
+
+
+def test_answers_other_than_what_is_named_are_added(demo: Graph) -> None:
+    question = "which countries other than Ethiopia and Somalia border Kenya?"
+    tried = _tried(demo, question, NEIGHBOURS)
+    added = [each for each in tried if "!=" in each.candidate.text]
+    names = [set(each.first_answers) for each in with_first_answers(demo, added)]
+    assert {"Uganda", "Tanzania", "South Sudan"} in names
 
 
 def test_neither_codes_nor_coordinates_are_sizes(demo: Graph) -> None:

@@ -731,6 +731,21 @@ def test_a_neighbour_is_not_asked_for_to_itself(demo: Graph) -> None:
         assert found.boolean is yes
 
 
+@pytest.mark.parametrize(("country", "is_capital"), [("Seychelles", True), ("Malta", False)])
+def test_of_namesakes_the_capital_is_meant(demo: Graph, country: str, is_capital: bool) -> None:
+    text = f"{country} -> location.country.capital\n?x = Victoria\nask"
+    found = tried_all(demo, text, schema=GraphSchema(demo)).answering
+    assert found is not None
+    assert found.boolean is is_capital
+
+
+def test_both_that_have_the_most_neighbours_are_first(demo: Graph) -> None:
+    assert listed(demo, f"{COUNTRIES}\nmost ?x -> location.location.adjoin_s") == {
+        "China",
+        "Russia",
+    }
+
+
 def test_cities_are_compared_though_the_path_is_about_countries(demo: Graph) -> None:
     text = (
         f"{COUNTRIES}\n?x {{= Cape Town | = Melbourne}}\n"
