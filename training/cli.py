@@ -42,6 +42,7 @@ from kbqa.training.options import (
     files_option,
     output_option,
     print_left_out,
+    weight_option,
 )
 
 if TYPE_CHECKING:
@@ -62,24 +63,6 @@ _SFT_ONLY = (
     "gradient_checkpointing",
 )
 """Options without a meaning in stage ``grpo``. Rank, alpha and layers are checked by `--start`."""
-
-
-class _SetWeight(click.ParamType[tuple[str, float]]):
-    """A question set and a number, as in ``webqsp.train=2``."""
-
-    name = "set=number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, float]:
-        source, _, number = str(value).rpartition("=")
-        try:
-            weight = float(number)
-        except ValueError:
-            weight = -1.0
-        if not source or not 0 <= weight < float("inf"):
-            self.fail(f"{value!r} is not SET=NUMBER, such as webqsp.train=2", param, ctx)
-        return source, weight
 
 
 class _FoldNumber(click.ParamType[Fold]):
@@ -138,15 +121,7 @@ def _shown(value: object) -> str:
     help="Number of questions on the demo graph to add.",
 )
 @composed_option
-@click.option(
-    "--weight",
-    "weights",
-    type=_SetWeight(),
-    multiple=True,
-    metavar="SET=NUMBER",
-    help="How often to use the examples of a set in an epoch; repeatable. 2 is twice; of 0.1, a "
-    "tenth, with as many different relations as possible. SET is the file's name without endings.",
-)
+@weight_option
 @output_option
 @click.option(
     "--valid-size",

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -47,6 +48,35 @@ composed_option = click.option(
     metavar="N",
     help="Number of questions to compose from those of the question sets and from facts of the "
     "graph; needs --store or --endpoint.",
+)
+
+
+class _SetWeight(click.ParamType[tuple[str, float]]):
+    """A question set and a number, as in ``webqsp.train=2``."""
+
+    name = "set=number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        source, _, number = str(value).rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if not source or not 0 <= weight < float("inf"):
+            self.fail(f"{value!r} is not SET=NUMBER, such as webqsp.train=2", param, ctx)
+        return source, weight
+
+
+weight_option = click.option(
+    "--weight",
+    "weights",
+    type=_SetWeight(),
+    multiple=True,
+    metavar="SET=NUMBER",
+    help="How often to use the examples of a set in an epoch; repeatable. 2 is twice; of 0.1, a "
+    "tenth, with as many different relations as possible. SET is the file's name without endings.",
 )
 exclude_option = files_option(
     "--exclude",

@@ -68,6 +68,8 @@ from kbqa.training.data.training_set import (
 )
 from kbqa.training.judge.learning import (
     FEATURES_FILE,
+    FURTHER_LEARNING_RATE,
+    LEARNING_RATE,
     MADE_SOURCES,
     POOLS_FILE,
     Judged,
@@ -92,6 +94,7 @@ from kbqa.training.options import (
     files_option,
     output_option,
     print_left_out,
+    weight_option,
 )
 from kbqa.training.run import CARD_FILE, Record, RunFolder, write_card, write_manifest
 
@@ -130,12 +133,14 @@ _PACKAGES = (
     help="Questions on the demo graph to learn from as well, as many as the model learnt.",
 )
 @composed_option
+@weight_option
 @exclude_option
 @click.option(
     "--start",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Judge whose cross-encoder and asker to go on from, or with 0 epochs to keep.",
+    help="Judge whose cross-encoder and asker to go on from, or with 0 epochs to keep. What it "
+    "remembers is kept.",
 )
 @click.option(
     "--epochs",
@@ -167,6 +172,7 @@ def train_judge(
     beam_files: tuple[Path, ...],
     demo_questions: int,
     composed_questions: int,
+    weights: tuple[tuple[str, float], ...],
     scored: tuple[Path, ...],
     start: Path | None,
     epochs: int,
@@ -196,7 +202,8 @@ def train_judge(
     require_lm_extra()
     if asker_epochs:
         check_base_model(DEFAULT_BASE)
-    config = ReadingConfig(epochs=epochs, asker_epochs=asker_epochs, seed=seed)
+    rate = LEARNING_RATE if start is None else FURTHER_LEARNING_RATE
+    config = ReadingConfig(epochs, asker_epochs, learning_rate=rate, seed=seed)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
         folder = RunFolder(output)
@@ -211,9 +218,12 @@ def train_judge(
             for each in opened
         ]
         composed = composed_questions if epochs or asker_epochs else 0
-        data = DataChoice(files, scored, demo_questions, composed, seed)
+        data = DataChoice(files, scored, demo_questions, composed, seed, dict(weights))
         examples = data.load("extended", opened[0])
         away = families_of(examples.examples, held_out)
+        asked = tuple(each for each in examples.examples if each.id not in away)
+        drawn = {each.id for each in data.weigh(Split(asked, ()), examples).train}
+        examples.examples = [e for e in examples.examples if e.id in away or e.id in drawn]
         asker_examples = [
             each for each in examples.examples if asker_epochs and each.id not in away
         ]
@@ -234,7 +244,7 @@ def train_judge(
         sources = dict.fromkeys(each.source for each in examples.examples)
         fitted_on = f"{counts['held_out']} questions of {', '.join(sources)}; linked"
         bar = stack.enter_context(tqdm(unit="question", disable=None))
-        if start is not None and not epochs:
+        if start is not None:
             precedents = Precedents.load(Embedder.load(), start)
         else:
             answered = [
@@ -279,16 +289,17 @@ def _train(
     texts, features = output / POOLS_FILE, output / FEATURES_FILE
     for part in parts:
         write_rows(texts, part.read, PoolRunner(part.resources, part.pool).texts, advance)
+    if start is not None:
+        copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
+    else:
+        precedents.save(output)
     if start is not None and not config.epochs:
         copytree(start / READER_FOLDER, output / READER_FOLDER, dirs_exist_ok=True)
-        copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
     elif not (output / READER_FOLDER / SETTINGS_FILE).is_file():
         print_note("training the cross-encoder")
         former = None if start is None else start / READER_FOLDER
         examples = list(read_texts(texts))
         train_reading(examples, output / READER_FOLDER, config, _print_step, former)
-    if config.epochs:
-        precedents.save(output)
     former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
     if not (output / ASKER_FOLDER / ASKER_FILES[-1]).is_file():
         if config.asker_epochs or former is not None:
@@ -443,6 +454,8 @@ def _training(manifest: Record) -> Iterator[str]:
         )
         without_right = f"{settings['without_right']:.0%} of the questions"
         yield f"- read without their right candidates: {without_right}"
+        yield f"- read with a condition that no path has: {settings['with_condition']:.0%}"
+        yield f"- read with words that ask nothing: {settings['with_words_beside']:.0%}"
     else:
         yield "- not trained further"
     if manifest["asker"]:

@@ -16,7 +16,9 @@ The adapter of the cross-encoder is trained listwise. A question's candidates, a
 are scored, and the scores are trained towards a distribution: a candidate by the square of its F1,
 none by the square of what the best lacks. So those with the best answers share most of it, and a
 path that is nearly right has some. The score of none is 0. Some questions are read without their
-right candidates, as they would be if the graph lacked the facts.
+right candidates, as they would be if the graph lacked the facts. Others are read with a condition
+that no path has (`kbqa.training.judge.wording`), and then none is right, or with words that ask
+nothing.
 
 The asker is an adapter of SmolLM2-135M that asks the question of a path. It learns the writer's
 examples the other way round, from the path in words to the question.
@@ -24,7 +26,8 @@ examples the other way round, from the path in words to the question.
 The confidence model is a logistic regression of candidates' F1 on their outcomes. The language
 model must not have been trained on the questions, or its probabilities would be higher than they
 are in use. Only questions whose gold query has answers on the graph count: if the graph lacks the
-facts, no candidate can be right, and there is nothing to learn about which one is.
+facts, no candidate can be right, and there is nothing to learn about which one is. But people ask
+what no graph knows, so a third of them counts once more without its right candidates.
 
 Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA; Rajpurkar et al. 2018, SQuAD 2.0, for
 questions without an answer among those that have one; Sachan et al. 2022 (UPR), who rank passages
@@ -93,6 +96,7 @@ from kbqa.training.data.training_set import (
     families_of,
 )
 from kbqa.training.grpo.questions import find_questions
+from kbqa.training.judge.wording import with_condition, with_words_beside
 from kbqa.training.writer import train_adapter
 
 if TYPE_CHECKING:
@@ -109,11 +113,14 @@ MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)  # of questions that were made wit
 # Called with the steps done and in all, and the mean loss of the last ones in nats.
 ReportStep: TypeAlias = Callable[[int, int, float], None]
 _REPORTED = 50
+LEARNING_RATE, FURTHER_LEARNING_RATE = 1e-3, 4e-4  # from nothing, and from another judge
 _LAYERS = ["query", "key", "value", "dense"]
 _L2 = 1.0  # on weights of features scaled to unit variance, in candidates
 _STEPS = 50
 _FOLDS = 5
 _HUNDREDTHS = 100
+_WRONG = 0.5  # the F1 up to which answers count as wrong
+_WITHOUT_RIGHT = 3  # every third question is also fitted to without its right candidates
 
 
 class ReadingExample(NamedTuple):
@@ -129,13 +136,19 @@ class ReadingConfig:
 
     epochs: int = Field(default=2, ge=0)  # 0 to train no cross-encoder
     asker_epochs: int = Field(default=1, ge=0)  # 0 to train no asker
-    learning_rate: float = Field(default=1e-3, gt=0)  # the highest
+    learning_rate: float = Field(default=LEARNING_RATE, gt=0)  # the highest
     warmup: float = Field(default=0.05, ge=0, le=1)  # share of the steps in which it rises
     rank: int = Field(default=16, ge=1)
     questions_a_step: int = Field(default=8, ge=1)
     candidates_a_question: int = Field(default=8, ge=2)  # read in an epoch, drawn by chance
     without_right: float = Field(default=0.25, ge=0, le=1)  # share of the questions read so
+    with_condition: float = Field(default=0.3, ge=0, le=1)  # the same, that no path has
+    with_words_beside: float = Field(default=0.2, ge=0, le=1)  # the same, that ask nothing
     seed: int = 42  # decides weights, order and draws
+
+
+Weighed: TypeAlias = tuple[Features, float]
+"""What `describe_tried` says of a candidate, and the F1 of its answers."""
 
 
 class Judged(NamedTuple):
@@ -143,6 +156,7 @@ class Judged(NamedTuple):
 
     features: Sequence[Features]  # of each, from `describe_tried`
     f1: Sequence[float]  # of the answers of each against the gold answers
+    without_right: Sequence[Weighed] = ()  # those that are wrong, as if the graph had no others
 
 
 class Part(NamedTuple):
@@ -202,12 +216,16 @@ class PoolRunner:
     def features(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the row of a question in ``features``; candidates without answers have none."""
         tried = self.run(question, candidates)
-        judged = [
-            [features, candidate_f1(each, question)]
-            for each, features in zip(tried, describe_tried(tried), strict=True)
-            if each.terms
-        ]
-        return {"candidates": judged}
+        wrong = [each for each in tried if candidate_f1(each, question) <= _WRONG]
+
+        def weighed(tried: Sequence[Tried]) -> list[Weighed]:
+            return [
+                (features, candidate_f1(each, question))
+                for each, features in zip(tried, describe_tried(tried), strict=True)
+                if each.terms
+            ]
+
+        return {"candidates": weighed(tried), "without_right": weighed(wrong)}
 
 
 def write_rows(
@@ -251,8 +269,12 @@ def read_judged(path: Path) -> Iterator[Judged]:
     """Read a file of ``features``; an `InputError` names the row that is none."""
     for number, row in read_rows(path):
         with _explained(path, number):
-            judged = [(dict(features), float(f1)) for features, f1 in row["candidates"]]
-            yield Judged(tuple(each for each, _ in judged), tuple(f1 for _, f1 in judged))
+            judged, wrong = (
+                [(dict(features), float(f1)) for features, f1 in row.get(name, ())]
+                for name in ("candidates", "without_right")
+            )
+            features = tuple(each for each, _ in judged)
+            yield Judged(features, tuple(f1 for _, f1 in judged), wrong)
 
 
 @contextmanager
@@ -512,26 +534,41 @@ class _Network:
 
 
 def _drawn(one: ReadingExample, config: ReadingConfig, rng: random.Random) -> ReadingExample:
-    """Draw some candidates: one of the best and others, or now and then only wrong ones."""
+    """Draw some candidates: one of the best and others, or now and then only wrong ones.
+
+    Now and then the question asks for more than all of them, and none is right, or has words more.
+    """
     best = max(f1 for _, f1 in one.candidates)
     right = [each for each in one.candidates if each[1] == best]
     wrong = [each for each in one.candidates if each[1] < best]
-    if wrong and rng.random() < config.without_right:
+    question, wording = one.question, rng.random() - config.with_condition
+    is_beyond = wording < 0
+    if is_beyond:
+        topic = right[0][0].partition(":")[0]  # of the path in words
+        question = with_condition(question, topic, rng)
+    elif wording < config.with_words_beside:
+        question = with_words_beside(question, rng)
+    if wrong and not is_beyond and rng.random() < config.without_right:
         kept, others = list[tuple[str, float]](), wrong
     else:
         kept = [rng.choice(right)]
         others = [each for each in one.candidates if each is not kept[0]]
     most = config.candidates_a_question - len(kept)
-    return one._replace(candidates=[*kept, *rng.sample(others, min(len(others), most))])
+    drawn = [*kept, *rng.sample(others, min(len(others), most))]
+    if is_beyond:
+        drawn = [(text, 0.0) for text, _ in drawn]
+    return ReadingExample(question, drawn)
 
 
 def without_asker(question: Judged) -> Judged:
     """Leave out the features of a question's candidates that only an asker gives."""
+
+    def without(features: Features) -> Features:
+        return {name: value for name, value in features.items() if name != ASKED_LEAD}
+
     return question._replace(
-        features=[
-            {name: value for name, value in each.items() if name != ASKED_LEAD}
-            for each in question.features
-        ]
+        features=[without(each) for each in question.features],
+        without_right=[(without(features), f1) for features, f1 in question.without_right],
     )
 
 
@@ -571,7 +608,10 @@ def _fit(questions: Iterable[Judged]) -> ConfidenceModel:
     """Maximise the likelihood by Newton's method, with a small L2 penalty."""
     import numpy as np
 
-    candidates = [pair for question in questions for pair in zip(*question, strict=True)]
+    candidates = list[Weighed]()
+    for number, each in enumerate(questions):
+        candidates += zip(each.features, each.f1, strict=True)
+        candidates += each.without_right if number % _WITHOUT_RIGHT == 0 else ()
     names = sorted(set().union(*(features for features, _ in candidates)))
     x = np.array([[features.get(name, 0.0) for name in names] for features, _ in candidates])
     f1 = np.array([f1 for _, f1 in candidates])
