@@ -73,8 +73,8 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 169,
-    "product lines": 57_200,
+    "product files": 172,
+    "product lines": 57_800,
     "lines of docstrings, per cent": 13.22,
     "product files with one importer": 21,
     "most files that name a kind of constraint": 8,

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Self, TypeAlias
 
-from kbqa.engine.running.run import PathRunner, is_reachable
+from kbqa.engine.running.path_runner import PathRunner, is_reachable
 from kbqa.kb.loading.dump import literal_parts
 from kbqa.kb.open import DEMO_DUMP, demo_store_directory
 from kbqa.kb.store import OxigraphStore

@@ -32,8 +32,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import MethodMaker, Resources
-from kbqa.engine.questions.operators import names_aggregate
-from kbqa.engine.questions.words import find_aggregate
+from kbqa.engine.questions.objections import missing_aggregate
 from kbqa.engine.running.evidence import PathTrace, WordCoverage, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool, add_up
@@ -197,9 +196,9 @@ class Kbqa:
             asked.budget.take_last()  # Writing is a decision, too, even under a budget of one.
         carried = () if asked.carried is None else (asked.carried,)
         tried = run([*carried, *asked.written_by(self)])  # 1 and 2
-        form = find_aggregate(asked.question)
         said = (each.proven for each in tried if each.table is not None)
-        if form is not None and not any(crp and names_aggregate(form, crp) for crp in said):
+        form = missing_aggregate(asked.question, filter(None, said))
+        if form is not None:
             with asked.clock.stage("search"):
                 added_up = add_up(asked, form, tried, graph, self._schema)
             tried = run(added_up)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kbqa.engine.running.run import PathRunner, is_reachable
+from kbqa.engine.running.path_runner import PathRunner, is_reachable
 from kbqa.kb.graph import Schema
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.names import NameIndex

@@ -29,7 +29,8 @@ from kbqa.engine.questions.question_sets import (
     gold_sets,
     read_question_rows,
 )
-from kbqa.engine.running.run import PathRunner, Runner
+from kbqa.engine.running.path_runner import PathRunner
+from kbqa.engine.running.run import Runner
 from kbqa.engine.writing.generate import Candidate, Request
 from kbqa.engine.writing.grammar import PathWalk
 from kbqa.engine.writing.steering import Decoding

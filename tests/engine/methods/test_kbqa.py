@@ -318,7 +318,7 @@ def test_a_given_topic_that_the_graph_does_not_know_is_not_replaced(graph, ask):
 
 
 def test_more_answers_than_are_fetched_are_told(graph, ask, monkeypatch):
-    monkeypatch.setattr("kbqa.engine.running.run.MAX_ANSWERS", 1)
+    monkeypatch.setattr("kbqa.engine.running.path_runner.MAX_ANSWERS", 1)
     answer = ask(graph, SIBLINGS)
     assert (len(answer.answers), answer.truncated) == (1, True)
 

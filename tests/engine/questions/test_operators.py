@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.questions.operators import find_objection, find_unaccounted
+from kbqa.engine.questions.objections import find_objection
+from kbqa.engine.questions.operators import find_unaccounted
 from kbqa.engine.questions.words import (
     Bound,
     Extreme,

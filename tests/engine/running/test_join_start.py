@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kbqa.engine.running.run import choose_start
+from kbqa.engine.running.path_runner import choose_start
 from kbqa.kb.graph import Graph
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.running.run import find_break, is_reachable
+from kbqa.engine.running.path_runner import find_break, is_reachable
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, IsEntity, Step, Way

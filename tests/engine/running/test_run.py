@@ -16,7 +16,8 @@ from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.running.evidence import find_evidence
 from kbqa.engine.running.judge import Judge
-from kbqa.engine.running.run import Outcome, PathRunner, Runner, TrustOrder, find_break
+from kbqa.engine.running.path_runner import Outcome, PathRunner, find_break
+from kbqa.engine.running.run import Runner, TrustOrder
 from kbqa.engine.running.tried import ConfidenceModel, Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.endpoint import SparqlEndpoint
@@ -541,7 +542,7 @@ def test_what_the_graph_does_not_know_is_not_counted_as_zero(graph: Graph, text:
 
 
 def test_more_is_counted_than_is_listed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kbqa.engine.running.run.MAX_ANSWERS", 1)
+    monkeypatch.setattr("kbqa.engine.running.path_runner.MAX_ANSWERS", 1)
     found = tried_all(graph, f"{SIBLING_PATHS}\ncount").answering
     assert found is not None
     assert found.table is not None
@@ -817,7 +818,7 @@ def test_answers_that_a_server_repeats_are_listed_and_counted_once(lines: str) -
 def test_a_count_that_is_no_number_is_a_malformed_result(
     count: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kbqa.engine.running.run.MAX_ANSWERS", 1)
+    monkeypatch.setattr("kbqa.engine.running.path_runner.MAX_ANSWERS", 1)
     crp, _ = read_crp("ns:m.0a -> a.b\ncount")
     with _repeating_endpoint(count) as graph, pytest.raises(MalformedResult, match="counted"):
         PathRunner(graph, 5.0).run(crp)

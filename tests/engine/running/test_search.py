@@ -4,7 +4,7 @@ import pytest
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath
-from kbqa.engine.running.run import is_reachable
+from kbqa.engine.running.path_runner import is_reachable
 from kbqa.engine.running.search import (
     Guide,
     GuidedSearch,

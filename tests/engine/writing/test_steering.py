@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from kbqa.engine.running.run import is_reachable
+from kbqa.engine.running.path_runner import is_reachable
 from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
 from kbqa.engine.writing.generate import DecodingLevel
 from kbqa.engine.writing.grammar import start

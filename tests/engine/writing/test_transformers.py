@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.engine import Engine
-from kbqa.engine.running.run import is_reachable
+from kbqa.engine.running.path_runner import is_reachable
 from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, Progress, Request, SavedBeams
 from kbqa.engine.writing.steering import Decoding

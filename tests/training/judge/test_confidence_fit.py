@@ -29,9 +29,20 @@ def test_confidences_are_what_they_say_on_questions_not_fitted_on() -> None:
     model = fit_confidence(_questions(600), "made-up")
     assert sum(n for _, _, n in model.calibration) == 1200
     assert all(abs(confidence - f1) < 0.15 for confidence, f1, _ in model.calibration)
-    fresh = [pair for q in _questions(400, seed=2) for pair in zip(*q, strict=True)]
+    fresh = [pair for q in _questions(400, seed=2) for pair in zip(q.features, q.f1, strict=True)]
     for confidence, f1, _ in calibrate((model.confidence(x), y) for x, y in fresh):
         assert abs(confidence - f1) < 0.2
+
+
+def test_where_no_candidate_is_right_the_best_of_them_is_not_called_sure() -> None:
+    def with_wrong(question: Judged) -> Judged:
+        wrong = [({**features, "lead": 0.0}, 0.0) for features in question.features]
+        features = [{**each, "lead": 1.0} for each in question.features]
+        return question._replace(features=features, without_right=wrong)
+
+    model = fit_confidence(list(map(with_wrong, _questions(600))), "made-up")
+    led, alone = ({"share": 0.9, "noise": 0.5, "lead": lead} for lead in (1.0, 0.0))
+    assert model.confidence(led) > 0.8 > 0.2 > model.confidence(alone)
 
 
 def test_the_spread_tells_below_what_a_share_of_questions_stays() -> None:
