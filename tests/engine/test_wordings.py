@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
-from kbqa.engine.writing.generate import Decoding
+from kbqa.engine.writing.steering import Decoding
 from kbqa.engine.writing.openvino import OpenVinoGenerator
 from kbqa.kb.graph import Graph
 
