@@ -43,6 +43,23 @@ def test_right_candidates_are_learnt_and_none_of_these(tmp_path: Path) -> None:
         assert [score > 0 for score in scores] == [f1 == 1.0 for _, f1 in candidates]
 
 
+def test_what_no_path_says_makes_all_of_them_wrong(tmp_path: Path) -> None:
+    """Conditions in words that were not read still count; words that ask nothing do not."""
+    config = ReadingConfig(epochs=16, questions_a_step=3, with_condition=0.4)
+    train_reading(_questions(COUNTRIES[:6]), tmp_path / "reader", config)
+    encoder = CrossEncoder.load(tmp_path / "reader")
+    text = CANDIDATES[0].format("Fiji")
+    right, beside, beyond = (
+        encoder.score(question, [text])[0]
+        for question in (
+            "what is the capital of Fiji?",
+            "just wondering, what is the capital of Fiji? thanks",
+            "what is the nicest capital of Fiji's enemy with no rats?",
+        )
+    )
+    assert min(right, beside) > 0 > beyond
+
+
 @pytest.mark.parametrize(
     ("rank", "scale", "message"),
     [(4, 2.0, "it was trained with another rank"), (16, 1.0, "its scale is 1, and has to be 2")],

@@ -158,6 +158,14 @@ def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:
     assert first != second
 
 
+def test_a_part_of_a_set_is_read(files: Path, demo_store: Path) -> None:
+    written = [f"--held-out={files / 'beams-1.jsonl'}", "--weight=set=0.4", "--epochs=1"]
+    result = _train(files, demo_store, *written)
+    assert result.exit_code == 0, result.stderr
+    assert "4 questions to read, 10 held out" in result.stderr
+    assert "left out 6: set: not drawn" in result.stderr
+
+
 def test_composed_questions_are_read_and_not_remembered(files: Path, demo_store: Path) -> None:
     held_out = ("--held-out", str(files / "beams-1.jsonl"), "--composed-questions", "6")
     result = _train(files, demo_store, *held_out)
@@ -205,7 +213,7 @@ def test_a_judge_is_fitted_to_another_writer_and_keeps_the_rest(
         (["--beams", "{0}/beams-1.jsonl"], "Missing option '--held-out'"),
         (["--held-out", "{0}/other.jsonl"], "no question of --held-out has gold answers"),
         (["--held-out", "{0}/beams-1.jsonl", "--epochs", "0"], "--epochs 0 needs --start DIR"),
-        (["--held-out", "{0}/beams-1.jsonl", "--start", "{0}"], "cannot go on from the judge in"),
+        (["--held-out", "{0}/beams-1.jsonl", "--start", "{0}"], "has no precedents that can be read"),
     ],
 )
 def test_mistakes_end_in_one_line(
