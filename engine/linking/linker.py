@@ -255,23 +255,23 @@ class Linker:
             ]
             if not beside or len(ats) < 2:
                 continue
-            mids = [ranked[at][1].match.mid for at in ats]
-            edges = self._graph.edges([*mids, *beside], "out", _MOST_EDGES)
-            ends = {mid: set().union(*of_one.values()) for mid, of_one in edges.items()}
-            meant = next(
-                (
-                    at
-                    for at, mid in zip(ats, mids, strict=True)
-                    if any(
-                        other in ends.get(mid, ()) or mid in ends.get(other, ()) for other in beside
-                    )
-                ),
-                ats[0],
-            )
+            related = self._related([ranked[at][1].match.mid for at in ats], beside)
+            meant = next((at for at in ats if ranked[at][1].match.mid in related), ats[0])
             # They change places, and the first keeps its score.
             result[ats[0]] = (ranked[ats[0]][0], ranked[meant][1])
             result[meant] = (ranked[meant][0], ranked[ats[0]][1])
         return result
+
+    def _related(self, mids: Sequence[str], others: Sequence[str]) -> set[str]:
+        """Return which of some entities are neighbours of others; after a timeout, none."""
+        try:
+            edges = self._graph.edges([*mids, *others], "out", _MOST_EDGES)
+        except QueryTimeout as error:
+            logger.warning("namesakes are told apart without their neighbours: %s", error)
+            return set()
+        ends = {mid: set().union(*of_one.values()) for mid, of_one in edges.items()}
+        reached = set().union(*(ends.get(other, ()) for other in others))
+        return {m for m in mids if m in reached or not set(others).isdisjoint(ends.get(m, ()))}
 
     def _are_beside(self, mentions: Mentions, one: tuple[int, int], other: tuple[int, int]) -> bool:
         """Return whether a name stands beside another, as in *London in Ontario*."""
