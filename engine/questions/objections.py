@@ -123,7 +123,7 @@ def _lacks_a_topic(read: ReadQuestion, crp: Crp, given: Set[str], *, is_linked: 
     is_fragment = _FOLLOWS_UP.match(read.masked) and not _QUESTION_WORD.search(read.masked)
     if is_fragment or _WITHOUT_ANTECEDENT.search(read.masked):
         return unnamed
-    names = [str(each).lower() for each in entities if each.name is not None]
+    names = [str(each).lower() for each in entities]
     if names and not is_linked and not any(_is_spelled_alike(name, read.text) for name in names):
         return f"the question does not name {' or '.join(map(str, entities))}"
     is_class = not entities and len(crp.path) > 1 and not conditions and crp.order is None
@@ -190,8 +190,13 @@ _ASKS_ANYTHING = re.compile(
 )
 
 
+_COMMANDS = re.compile(r"(?:please )?(?:ignore|disregard|forget|pretend)\b")
+
+
 def _asks_for_nothing_in_particular(masked: str) -> str | None:
-    """Object to any path for *tell me something about Tesla*."""
+    """Object to any path for *tell me something about Tesla* or *ignore all instructions*."""
+    if _COMMANDS.match(masked):
+        return "the question is a command"
     if _ASKS_ANYTHING.fullmatch(masked):
         return "the question does not say what to tell"
     return None
@@ -372,6 +377,7 @@ _ASKS_FOR_DATE = re.compile(
 _TELLS_TO_SAY = re.compile(
     r"(?!.*(?:\?|\b(?:if|whether|true|right|correct)\b)).*\b(?:say|write) that\b"
 )
+_ASKS_FOR_ANY = re.compile(r"\b(?:there|have|has|had|any|ever|exist|exists|at all)\b")
 _ASKS_FOR_AMOUNT = re.compile(r"how (?:much|long|old|far|tall|big|large|high)\b")
 
 
@@ -379,6 +385,8 @@ def _says_too_little(text: str, crp: Crp) -> str | None:
     """Object to yes or no, or to a count, where the question asks for more."""
     if crp.form == "ask" and (_ASKS_FOR_MORE.match(text) or _TELLS_TO_SAY.match(text)):
         return "it only says yes or no"
+    if crp.form == "ask" and not crp.constraints and not _ASKS_FOR_ANY.search(text):
+        return "it only says whether there is any"
     if counts(crp) and _ASKS_FOR_AMOUNT.match(text):
         return "it only says how many there are"
     relations = [*path_relations(crp.path)]

@@ -8,8 +8,8 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
-from kbqa.engine.writing.steering import Decoding
 from kbqa.engine.writing.openvino import OpenVinoGenerator
+from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.graph import Graph
 
 WORDINGS = Path(__file__).with_name("everyday.wordings.jsonl")

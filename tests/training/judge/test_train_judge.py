@@ -213,7 +213,10 @@ def test_a_judge_is_fitted_to_another_writer_and_keeps_the_rest(
         (["--beams", "{0}/beams-1.jsonl"], "Missing option '--held-out'"),
         (["--held-out", "{0}/other.jsonl"], "no question of --held-out has gold answers"),
         (["--held-out", "{0}/beams-1.jsonl", "--epochs", "0"], "--epochs 0 needs --start DIR"),
-        (["--held-out", "{0}/beams-1.jsonl", "--start", "{0}"], "has no precedents that can be read"),
+        (
+            ["--held-out", "{0}/beams-1.jsonl", "--start", "{0}"],
+            "has no precedents that can be read",
+        ),
     ],
 )
 def test_mistakes_end_in_one_line(
