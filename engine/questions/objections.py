@@ -89,7 +89,8 @@ def find_objection(
 _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
 _QUESTION_WORD = re.compile(r"\b(?:who|which|what|where|when|how) (?!about\b)")
 _WITHOUT_ANTECEDENT = re.compile(
-    r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|the two|which other"
+    r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|which other"
+    r"|the two(?=\W*$| (?:of|is|are|was|were|has|have|which)\b)"
     r"|(?:in|of|at) (?:that|this)(?! (?:has|have|had|is|are|was|were)\b))\b"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
     r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"

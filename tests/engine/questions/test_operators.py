@@ -295,6 +295,12 @@ def test_an_order_or_a_bound_has_the_direction_of_the_words(question, text, obje
             False,
         ),
         ("list all capitals", f"{COUNTRIES} -> location.country.capital", False),
+        (
+            "which country has the two letter ISO code KH?",
+            f'{COUNTRIES}\n?x -> a.iso_alpha_2 reads "KH"',
+            False,
+        ),
+        ("which of the two is larger?", f"{COUNTRIES} -> location.country.capital", True),
         ("is its capital Lima?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
         ("does it border Peru?", f"{IN_PERU}\n?x = {LIMA}\nask", True),
         ("is it true that Lima is in Peru?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
