@@ -41,7 +41,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.running.judge import candidate_text
+from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge, candidate_text
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
@@ -251,6 +251,11 @@ def cut(demo_store: Path, tmp_path: Path) -> Path:
     manifest = json.loads((RUNS / "default.manifest.json").read_text("utf-8"))
     loaded = json.loads((demo_store / "manifest.json").read_text("utf-8"))
     manifest["store"]["versions"] = loaded["versions"]
+    # So is a run with another judge.
+    with open_graph(demo_store) as graph:
+        judge = Judge.load(SHIPPED_JUDGE, GraphSchema(graph))
+    manifest["method"]["judge"]["reader"] = judge.revision
+    manifest["method"]["confidence_model"] = judge.model.digest()
     (tmp_path / "cut.manifest.json").write_text(json.dumps(manifest), "utf-8")
     return cut
 
