@@ -335,8 +335,6 @@ def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
         for each in answers
         if each.value is not None and each.value.relation is not None
     ]
-    shown = (triple for each in answers for triple in each.evidence[:_SHOWN])
-    relations += [each.relation for each in shown if isinstance(each.object, LiteralTerm)]
     try:
         return read_literal_forms(graph, relations)
     except GraphError as error:
@@ -375,7 +373,7 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         yield Line(text, "heading" if text.endswith(":") and not text.startswith(" ") else None)
     if answer.evidence and answer.boolean is None:
         yield from (Line(""), Line("Evidence:", "heading"))
-        yield from _evidence(answer.evidence, forms)
+        yield from _evidence(answer.evidence)
     if answer.sparql is not None:
         yield from (Line(""), Line("SPARQL:", "heading"))
         for text in prefix_query(answer.sparql).split("\n"):
@@ -393,7 +391,7 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     if answer.boolean is not None:
         if answer.evidence:
             yield Line("Yes:" if answer.boolean else "No:", "answer")
-            yield from _evidence(answer.evidence, forms)
+            yield from _evidence(answer.evidence)
         else:
             yield Line("Yes." if answer.boolean else "No. Nothing in the graph says so.", "answer")
         return
@@ -440,14 +438,11 @@ def _relations(answer: Answer) -> dict[Term, str]:
     return {triple.object: triple.relation for triple in reversed(answer.evidence)}
 
 
-def _evidence(evidence: Sequence[EvidenceTriple], forms: LiteralForms) -> Iterator[Line]:
+def _evidence(evidence: Sequence[EvidenceTriple]) -> Iterator[Line]:
     kinds = _kinds(evidence)
     for triple in evidence[:_SHOWN]:
         subject = _end(triple.subject_name, triple.subject, kinds)
-        if isinstance(triple.object, LiteralTerm):
-            object_ = forms.write(triple.object, triple.relation)
-        else:
-            object_ = _end(triple.object_name, triple.object, kinds)
+        object_ = _end(triple.object_name, triple.object, kinds)
         yield Line(f"  {subject}  {triple.relation}  {object_}")
     if len(evidence) > _SHOWN:
         yield Line(f"  … and {len(evidence) - _SHOWN} more triples (--json prints all)")
