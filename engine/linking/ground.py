@@ -232,11 +232,6 @@ class Grounder:
         sure = filter(_is_sure, linked)
         self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
 
-    @property
-    def is_linked(self) -> bool:
-        """Whether the question names anything that the graph has."""
-        return bool(self._scores)
-
     def has_one_name(self, mid: str | None, other: Term | None) -> bool:
         """Return whether two linked entities are called the same, or are one."""
         names = {self._names.get(mid or ""), self._names.get(str(other))}

@@ -7,7 +7,6 @@ with equal answers share the highest confidence: a good path's *yes* must not ca
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from kbqa.engine.questions.operators import (
@@ -16,7 +15,6 @@ from kbqa.engine.questions.operators import (
     counts,
     has_alternatives,
     is_named,
-    occurs,
     read_question,
     whole,
 )
@@ -45,8 +43,6 @@ from kbqa.sparql.crp import (
 )
 from kbqa.sparql.terms import NOTABLE_TYPES, TYPE, LiteralTerm, is_mid
 
-_ALIKE = 0.7  # of the letters of a name, in a typing error
-
 
 def find_objection(
     question: str,
@@ -56,20 +52,18 @@ def find_objection(
     given: Collection[Entity] = (),
     *,
     is_number: bool = False,
-    is_linked: bool = True,
 ) -> str | None:
     """Return why a path cannot answer a question, whatever else it finds; None if it may.
 
     `mentions` is as in `find_unaccounted`; `given` has the entities that the asker says the
-    question is about; `is_number` says that the path found one number and nothing else, `is_linked`
-    whether the question names anything that the graph has.
+    question is about; `is_number` says that the path found one number and nothing else.
     """
     about = {each.mid for each in given if each.mid is not None}
     if about and about.isdisjoint(each.mid for each in crp.entities()):
         return f"it is not about {' or '.join(map(str, given))}"
     read = read_question(question, crp, mentions)
     return (
-        _lacks_a_topic(read, crp, about, is_linked=is_linked)
+        _lacks_a_topic(read, crp, about)
         or _gives_no_reason(read.text, crp)
         or _says_only_what_it_is(read.masked, crp)
         or _asks_for_nothing_in_particular(read.masked)
@@ -101,7 +95,7 @@ _ASKS_OF_IT = re.compile(
 )
 
 
-def _lacks_a_topic(read: ReadQuestion, crp: Crp, given: Set[str], *, is_linked: bool) -> str | None:
+def _lacks_a_topic(read: ReadQuestion, crp: Crp, given: Set[str]) -> str | None:
     """Object to a question that names nothing of the path, or asks nothing about what it names."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
     if not given and _ASKS_OF_IT.match(read.text):
@@ -124,9 +118,6 @@ def _lacks_a_topic(read: ReadQuestion, crp: Crp, given: Set[str], *, is_linked: 
     is_fragment = _FOLLOWS_UP.match(read.masked) and not _QUESTION_WORD.search(read.masked)
     if is_fragment or _WITHOUT_ANTECEDENT.search(read.masked):
         return unnamed
-    names = [str(each).lower() for each in entities]
-    if names and not is_linked and not any(_is_spelled_alike(name, read.text) for name in names):
-        return f"the question does not name {' or '.join(map(str, entities))}"
     is_class = not entities and len(crp.path) > 1 and not conditions and crp.order is None
     return unnamed if is_class and not _LISTS.search(read.masked) else None
 
@@ -135,12 +126,6 @@ def _says_a_class(hops: Sequence[Step]) -> bool:
     """Return whether hops lead to the type of a node."""
     last = hops[-1] if hops else None
     return isinstance(last, Hop) and last.relation in (TYPE, NOTABLE_TYPES)
-
-
-def _is_spelled_alike(name: str, text: str) -> bool:
-    """Return whether a text has a word like one of a name, or the name itself."""
-    words, said = re.findall(r"\w+", name), re.findall(r"\w+", text)
-    return occurs(name, text) or any(get_close_matches(word, said, 1, _ALIKE) for word in words)
 
 
 _ASKS_WHY = re.compile(r"(?:(?:and|so|but) )?(?:why|how come)\b")

@@ -300,8 +300,8 @@ def find_measures(question: str) -> list[Measure]:
 def find_periods(question: str) -> list[Period]:
     """Return the decades and centuries of a question.
 
-    >>> find_periods("elements that were found in the 1940s")
-    [Period(first=LiteralTerm(text='1940'...), after=LiteralTerm(text='1950'...))]
+    >>> [(each.first.text, each.after.text) for each in find_periods("found in the 1940s")]
+    [('1940', '1950')]
     """
     years = [(int(each) * 10, int(each) * 10 + 10) for each in _DECADE.findall(question)]
     years += [(int(each) * 100 - 99, int(each) * 100 + 1) for each in _CENTURY.findall(question)]

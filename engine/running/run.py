@@ -282,13 +282,7 @@ class Runner:
         given = self._grounder.given
         is_number = len(tried.terms) == 1 and _is_number(tried.terms[0]) and tried.is_list
         why = self._leads_back(tried) or find_objection(
-            self._question,
-            crp,
-            self._schema,
-            mentions,
-            given,
-            is_number=is_number,
-            is_linked=self._grounder.is_linked,
+            self._question, crp, self._schema, mentions, given, is_number=is_number
         )
         if why is None:
             return tried

@@ -270,8 +270,8 @@ def read_judged(path: Path) -> Iterator[Judged]:
     for number, row in read_rows(path):
         with _explained(path, number):
             judged, wrong = (
-                [(dict(features), float(f1)) for features, f1 in row.get(name, ())]
-                for name in ("candidates", "without_right")
+                [(dict(features), float(f1)) for features, f1 in rows]
+                for rows in (row["candidates"], row.get("without_right", ()))
             )
             features = tuple(each for each, _ in judged)
             yield Judged(features, tuple(f1 for _, f1 in judged), wrong)

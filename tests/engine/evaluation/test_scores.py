@@ -484,7 +484,9 @@ def test_scores_by_name_are_shares(predicted: list[str], golds: list[list[str]])
     assert all(0.0 <= value <= 1.0 for value in found)
     if any(name.strip() for name in predicted):
         assert found.contained >= (found.f1 > 0)
-    assert found.subgraphrag_hits_at_1 >= found.hits_at_1
+    # SubgraphRAG strips punctuation, and nothing is left of a comma.
+    if all(any(map(str.isalnum, name)) for name in predicted):
+        assert found.subgraphrag_hits_at_1 >= found.hits_at_1
 
 
 @pytest.mark.parametrize(

@@ -436,14 +436,6 @@ def test_an_answer_is_of_the_kind_that_is_asked_for(question, text, objects):
     assert (objection(question, text) is not None) == objects
 
 
-def test_what_names_nothing_of_the_graph_is_not_asked_of_what_the_model_remembers():
-    crp = read_crp("Hydrogen (m.01) -> chemistry.chemical_element.atomic_number").crp
-    question, schema = "what is the atomic number of water?", demo_schema()
-    assert find_objection(question, crp, schema, is_linked=False) is not None
-    assert find_objection(question, crp, schema, is_linked=True) is None
-    assert find_objection("atomic number of hidrogen", crp, schema, is_linked=False) is None
-
-
 def test_a_marriage_that_has_not_ended_today_is_not_the_first():
     text = (
         "Tom Hanks -> people.person.spouse_s -> people.marriage.spouse\n"
