@@ -292,7 +292,7 @@ class Runner:
     def _leads_back(self, tried: Tried) -> str | None:
         """Object to Berlin as the capital of Berlin."""
         assert tried.relaxation is not None
-        crp, [*terms] = tried.relaxation.crp, tried.terms
+        crp, terms = tried.relaxation.crp, tried.terms
         if not tried.is_list or crp.order is not None or len(terms) != 1:
             return None
         if not self._grounder.has_one_name(crp.topic.mid, terms[0]):
