@@ -70,6 +70,7 @@ def find_objection(
         or _orders_by_no_value(crp, schema)
         or _orders_other_way(read, crp, schema)
         or _orders_what_is_not_asked(read, crp, schema)
+        or _orders_where_one_is_compared(read, crp)
         or _takes_a_bound_for_a_place(read, crp)
         or _takes_a_period_for_a_year(read, crp)
         or _compares_other_way(read, crp, schema)
@@ -250,13 +251,34 @@ def _orders_what_is_not_asked(read: ReadQuestion, crp: Crp, schema: GraphSchema)
     order, match = crp.order, _SUPERLATIVE.search(read.masked)
     if order is None or match is None or not isinstance(order.at, int):
         return None
-    classes = [(schema.end(hop) or "").rpartition(".")[2].split("_") for hop in crp.hops]
+    ends = map(schema.end, crp.hops)
+    starts = [*map(schema.start, crp.hops[1:]), None]
     named = [
-        at for at, words in enumerate(classes, 1) if singular(match[1]) in map(singular, words)
+        at
+        for at, classes in enumerate(zip(ends, starts, strict=True), 1)
+        for each in filter(None, classes)
+        if singular(match[1]) in map(singular, each.rpartition(".")[2].split("_"))
     ]
     if not named or order.at in named or order.at == 0:
         return None
     return f"it orders by what is not said of the {match[1]}"
+
+
+_THAN_ONE = re.compile(
+    r"\bth[ae]n (?!(?:(?:any|all|every|half|once|most|either|both|ever|before|usual|average)\b"
+    r"|(?:the |all )*(?:others?|rest|average|one|a|an|that which)\b|.*\bor\b))"
+)
+
+
+def _orders_where_one_is_compared(read: ReadQuestion, crp: Crp) -> str | None:
+    """Object to the largest of all where the question asks for those larger than another."""
+    if crp.order is None or crp.order.offset or not _THAN_ONE.search(read.text):
+        return None
+    is_of_number = read_numbers(read.text.partition("than ")[2])
+    is_compared = find_directions(read.masked, None, orders=False)
+    if is_of_number or not is_compared or has_alternatives(crp):
+        return None
+    return "it takes the first of an order where the question compares with one of them"
 
 
 def _orders_other_way(read: ReadQuestion, crp: Crp, schema: GraphSchema) -> str | None:

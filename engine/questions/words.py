@@ -11,6 +11,7 @@ It finds numbers, ends of an order, directions, values to compare with, and sums
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.kb.schema import MONTHS
@@ -158,6 +159,12 @@ _SUPERLATIVES: Mapping[bool, str] = {
 }
 # True is a larger age, and so an earlier date.
 _AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
+
+COMPARES = re.compile(
+    "|".join(chain.from_iterable(e.values() for e in (_COMPARATIVES, _SUPERLATIVES, _AGES))),
+    re.IGNORECASE,
+)
+"""Comparatives and superlatives."""
 
 # In an order in which none takes a part of another.
 _EXTREMES: Mapping[Extreme, str] = {

@@ -23,7 +23,8 @@ The first paths of both kinds are candidates with one more condition as well.
 - **Measure.** Of *the EU country with the smallest army* a path may list all members, or order them
   by their area. So where a question asks for an end of an order or compares with a value
   (`kbqa.engine.questions.operators`), the graph says which numbers and dates the path's answers
-  have, and those whose relations are most like the question are tried.
+  have, and those whose relations are most like the question are tried. *Larger than France*
+  compares with the value of France.
 
 Source: Yih et al. 2015, STAGG, §3.2.3, adds constraints and an order to the nodes of a chain like
 this; Bao et al. 2016, MulCG, adds comparisons as well. RnG-KBQA (Ye et al. 2022) and TIARA (Shu et
@@ -50,6 +51,7 @@ from kbqa.engine.questions.words import (
     Measure,
     Period,
     Total,
+    find_directions,
     find_measures,
 )
 from kbqa.engine.running.search import (
@@ -78,6 +80,7 @@ from kbqa.sparql.crp import (
     Hop,
     IsEntity,
     NodeRef,
+    Operator,
     Part,
     Step,
     Test,
@@ -90,7 +93,7 @@ from kbqa.sparql.terms import TYPE, LiteralTerm, Term
 from kbqa.sparql.values import equal_literals, is_date, is_number, values_block
 
 _NARROWED = 3
-"""Written paths, and as many searched ones, to which conditions are added."""
+"""Written paths, and as many searched ones, to which conditions or hops are added."""
 
 _MEASURED = 5
 """The same for orders and comparisons, which fewer questions ask for."""
@@ -159,13 +162,14 @@ class PathPool:
                 known.add(meaning)
                 found.append(Candidate(render_crp(crp), 0.0, 1, starts, "search", rank, narrows))
 
-        searched = _searched(search, topics)
+        searched = _searched(search, topics, written)
         for rank, scored in enumerate(searched):
             for crp in _candidates(scored.path, written, frontiers):
                 add(crp, rank, scored.path.starts, narrows=False)
         paths = [Crp(each.path.topic, each.path.hops) for each in searched]
         together = named_together(asked, graph)
         ways_to = cache(partial(find_ways, graph, schema))
+        measures = [*find_measures(words), *_rivals(asked)]
         for rank, crp in enumerate([*_narrowable(tried), *paths[:_NARROWED]]):
             for narrowed in narrow(asked, crp, frontiers, ways_to):
                 add(narrowed, rank, (), narrows=True)
@@ -174,7 +178,7 @@ class PathPool:
                 others = excepted.difference(crp.entities())
                 add(crp.without_answers(sorted(others, key=str)), rank, (), narrows=True)
         for rank, crp in enumerate([*_measurable(written), *paths[:_MEASURED]]):
-            for measured in measure(words, crp, search):
+            for measured in measure(words, measures, crp, search):
                 if measured.value is None or not together.entities:
                     add(measured, rank, (), narrows=True)
         return found
@@ -192,6 +196,7 @@ _CONJUNCTION = re.compile(
 )
 _TO_MEMBERS = Hop(TYPE, inverse=True)
 _NUMBERS = "value"  # the label of what is added up
+_RIVALS = "other"  # the label of what is compared with
 
 
 class Together(NamedTuple):
@@ -332,14 +337,18 @@ def _leads_to_number(hops: Sequence[Hop], schema: GraphSchema) -> bool:
     return bool(hops) and VALUE_KINDS.get(schema.end(hops[-1])) == "number"
 
 
-def _searched(search: GuidedSearch, topics: Sequence[Entity]) -> list[ScoredPath]:
-    """Find the paths most similar to the question, best first."""
+def _searched(
+    search: GuidedSearch, topics: Sequence[Entity], written: Sequence[Crp]
+) -> list[ScoredPath]:
+    """Find the paths most similar to the question, best first; written ones go on too."""
     beam, found = [RelationPath(topic) for topic in topics], list[ScoredPath]()
+    halves = [p for crp in written if (p := relation_path(crp)) and len(p.hops) <= _DEPTH]
     for _ in range(_DEPTH):
         longer = search.extend(beam)
         found += longer
         unfinished = search.best(each for each in longer if len(each.path.hops) < _DEPTH)
         beam = [each.path for each in unfinished[: search.widths.beam]]
+        beam = list(dict.fromkeys([*beam, *halves[:_NARROWED]]))
     return search.best(found)
 
 
@@ -522,15 +531,47 @@ _MEDIATORS = 4
 """Hops to mediators that are followed for values behind them."""
 
 
-def measure(words: str, crp: Crp, search: GuidedSearch) -> Iterator[Crp]:
+_THAN = re.compile(r"\bth[ae]n (?:(?:that|those|in|of|the) ){0,3}", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A comparison with the value of an entity: *larger than France*."""
+
+    entity: Entity
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether values of a kind can be compared."""
+        return True
+
+    def compared(self, crp: Crp, place: int, way: tuple[Hop, ...], operator: Operator) -> Crp:
+        """Add to a path that a place's value is more or less than that of the entity."""
+        kept = (each for each in crp.constraints if self.entity not in each.entities())
+        value = Constraint(self.entity, way, None, label=_RIVALS)
+        test = Constraint(place, way, compare_with(operator, NodeRef(_RIVALS)))
+        return replace(crp, constraints=(*kept, value, test))
+
+
+def _rivals(asked: Asked) -> list[Rival]:
+    """Return the likeliest entity that the question names right behind *than*."""
+    match = _THAN.search(asked.question)
+    behind = "" if match is None else asked.question[match.end() :].lower()
+    named = [e for e in asked.linked if behind.startswith(e.mention.lower().removeprefix("the "))]
+    return [Rival(Entity(each.name, each.mid)) for each in named[:1]]
+
+
+def measure(
+    words: str, measures: Sequence[Measure | Rival], crp: Crp, search: GuidedSearch
+) -> Iterator[Crp]:
     """Yield a path with each measure of a question, by the relations most like the question.
 
     Args:
         words: Of the question, without those that name its topics.
+        measures: Of the question.
         crp: A grounded path that lists or counts, without measures of its own.
         search: Compares paths with the question.
     """
-    path, measures = relation_path(crp), find_measures(words)
+    path = relation_path(crp)
     if not measures or path is None or len(search.frontiers.nodes(path)) < 2:
         return
     for each in measures:
@@ -544,6 +585,11 @@ def measure(words: str, crp: Crp, search: GuidedSearch) -> Iterator[Crp]:
                 numbers = Constraint(place, way, None, label=_NUMBERS)
                 constraints = (*crp.constraints, numbers)
                 yield replace(crp, constraints=constraints, form=each.form, value=_NUMBERS)
+            elif isinstance(each, Rival):
+                kind = _KINDS.get(search.schema.end(way[-1]))
+                directions = find_directions(words, kind, orders=False)
+                if len(directions) == 1 and crp.topic != each.entity:
+                    yield each.compared(crp, place, way, ">" if directions == {True} else "<")
             else:
                 yield crp.ordered_by(place, way, descending=each.descending)
 
@@ -555,7 +601,7 @@ def _bounds(measure: Bound | Period) -> tuple[Test, ...]:
 
 
 def _ways_to_values(
-    words: str, path: RelationPath, measure: Measure, search: GuidedSearch
+    words: str, path: RelationPath, measure: Measure | Rival, search: GuidedSearch
 ) -> Iterator[tuple[int, tuple[Hop, ...]]]:
     """Yield where a path has ways to values, and which, those most like the question first.
 
@@ -573,7 +619,7 @@ def _ways_to_values(
 
 
 def _ways_from(
-    words: str, path: RelationPath, measure: Measure, search: GuidedSearch
+    words: str, path: RelationPath, measure: Measure | Rival, search: GuidedSearch
 ) -> Iterator[tuple[Hop, ...]]:
     """Yield the ways from a path's end to values that can be measured so."""
     frontiers, schema = search.frontiers, search.schema
@@ -590,14 +636,14 @@ def _ways_from(
                 yield (hop, onward)
 
 
-def _is_measured(words: str, hop: Hop, measure: Measure, schema: GraphSchema) -> bool:
+def _is_measured(words: str, hop: Hop, measure: Measure | Rival, schema: GraphSchema) -> bool:
     stated = schema.of([hop.relation]).property(hop.relation)
     if stated is None or hop.inverse or hop.relation.startswith(_COORDINATES):
         return False
-    if stated.expected_type == _CODE:
-        name = hop.relation.rpartition(".")[2].replace("_", " ")
-        if set(stems(words)).isdisjoint(stems(name)):
-            return False
+    name = hop.relation.rpartition(".")[2].replace("_", " ")
+    is_code = stated.expected_type == _CODE or name.endswith("code")
+    if is_code and set(stems(words)).isdisjoint(stems(name)):
+        return False
     kind = _KINDS.get(stated.expected_type)
     return kind is not None and measure.measures(kind)
 

@@ -112,6 +112,11 @@ def test_a_misspelt_word_is_looked_for_in_lower_case_too(make_names: MakeNames) 
     assert names_in("which capital has jamaca", names) == ["capital", "jamaca"]
 
 
+def test_taller_is_not_looked_up_as_a_misspelt_name(make_names: MakeNames) -> None:
+    names = make_names("Teller", "Magic Johnson")
+    assert names_in("who is taller than magic johnson", names) == ["magic johnson"]
+
+
 def test_names_that_are_written_right_are_not_doubted(make_names: MakeNames) -> None:
     names = make_names("Stewie Griffin", "voices")
     find_mentions("Who voices Stewie Griffin?", names)

@@ -401,6 +401,16 @@ OF_FILM = "Tom Hanks (m.0bxtg)"
             f"{COUNTRIES}\nmost 9 ?x -> {BORDERS}",
             False,
         ),
+        (
+            "which countries are larger than Peru?",
+            f"{COUNTRIES}\nlargest ?x -> {POPULATION}",
+            True,
+        ),
+        (
+            "which country is larger than all others?",
+            f"{COUNTRIES}\nlargest ?x -> {POPULATION}",
+            False,
+        ),
         ("elements of the 1940s", f"{COUNTRIES}\n?x -> {DISCOVERED} < 1940", True),
         (
             "elements of the 1940s",

@@ -660,6 +660,21 @@ def test_what_a_question_measures_is_added_to_a_path(
     assert line in [text.partition("\n")[2] for text in added]
 
 
+def test_what_is_larger_than_a_named_thing_is_compared_with_it(demo: Graph) -> None:
+    question = "which countries have a bigger population than India?"
+    tried = _tried(demo, question, "ns:location.country <- type.object.type")
+    added = [each for each in tried if each.candidate.text.endswith(f"?x {PEOPLE} > ?other")]
+    assert [each.first_answers for each in with_first_answers(demo, added)] == [("China",)]
+
+
+def test_a_written_half_of_a_path_is_extended(demo: Graph) -> None:
+    question = "what is the currency of the country that Bern is the capital of?"
+    tried = _tried(demo, question, "Bern <- location.country.capital")
+    added = [each for each in tried if each.candidate.is_searched]
+    names = [each.first_answers for each in with_first_answers(demo, added)]
+    assert ("Swiss Franc",) in names
+
+
 def test_answers_other_than_what_is_named_are_added(demo: Graph) -> None:
     question = "which countries other than Ethiopia and Somalia border Kenya?"
     tried = _tried(demo, question, NEIGHBOURS)
