@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from kbqa.engine.files import read_model_json
-from kbqa.engine.questions.words import COMPARES
+from kbqa.engine.questions.words import COMPARISON_WORDS
 from kbqa.kb.names import NameMatch, Names, Span, normalise, symbols
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.terms import NOTABLE_TYPES
@@ -514,7 +514,7 @@ def _suspicious(
         and len(word) >= _MIN_MISSPELT_LETTERS
         and word.replace("-", "").isalpha()
         and not (model and model.is_ordinary(word.lower()))
-        and not COMPARES.fullmatch(word)
+        and not COMPARISON_WORDS.fullmatch(word)
     }
     windows = [
         range(start, start + length)

@@ -5,7 +5,7 @@
 2. The graph is asked whether the main path of the best one exists. If not, a general model finds
    another: it breaks the question into steps, and chooses among paths that the graph has (§3.3,
    equations 4 to 11; `Repairer` in `kbqa.engine.running.repair`). The new path gets the constraints
-   of the old one (`carry_constraints` in `kbqa.engine.running.pool`), and goes first.
+   of the old one (`carry_constraints` in `kbqa.engine.running.search`), and goes first.
 3. The paths are run with all of their constraints, as SPARQL, until one answers (equations 1 to 3;
    `kbqa.sparql.compile`). If nothing satisfies the constraints of any, they are relaxed: strings,
    numbers, entities (§3.4; `kbqa.sparql.relax`).

@@ -272,11 +272,10 @@ _THAN_ONE = re.compile(
 
 def _orders_where_one_is_compared(read: ReadQuestion, crp: Crp) -> str | None:
     """Object to the largest of all where the question asks for those larger than another."""
-    if crp.order is None or crp.order.offset or not _THAN_ONE.search(read.text):
+    one = _THAN_ONE.search(read.text)
+    if one is None or crp.order is None or crp.order.offset or has_alternatives(crp):
         return None
-    is_of_number = read_numbers(read.text.partition("than ")[2])
-    is_compared = find_directions(read.masked, None, orders=False)
-    if is_of_number or not is_compared or has_alternatives(crp):
+    if read_numbers(read.text[one.end() :]) or not find_directions(read.masked, None, orders=False):
         return None
     return "it takes the first of an order where the question compares with one of them"
 

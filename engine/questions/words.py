@@ -11,11 +11,10 @@ It finds numbers, ends of an order, directions, values to compare with, and sums
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.kb.schema import MONTHS
-from kbqa.sparql.crp import Aggregate, Operator
+from kbqa.sparql.crp import Aggregate, Entity, Operator
 from kbqa.sparql.terms import LiteralTerm
 from kbqa.sparql.values import is_date, is_number
 
@@ -61,6 +60,17 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class EntityBound:
+    """A comparison with the value that an entity has: *larger than France*."""
+
+    entity: Entity
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether values of a kind can be compared."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
 class Period:
     """A decade or a century: from one year to before another."""
 
@@ -83,7 +93,7 @@ class Total:
         return kind == "number"
 
 
-Measure: TypeAlias = Bound | Extreme | Period | Total
+Measure: TypeAlias = Bound | EntityBound | Extreme | Period | Total
 
 # ruff: noqa: SIM905 – lists of a hundred words read better as text
 _ANY_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
@@ -160,11 +170,9 @@ _SUPERLATIVES: Mapping[bool, str] = {
 # True is a larger age, and so an earlier date.
 _AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
 
-COMPARES = re.compile(
-    "|".join(chain.from_iterable(e.values() for e in (_COMPARATIVES, _SUPERLATIVES, _AGES))),
-    re.IGNORECASE,
+COMPARISON_WORDS = re.compile(
+    "|".join((*_COMPARATIVES.values(), *_SUPERLATIVES.values(), *_AGES.values())), re.IGNORECASE
 )
-"""Comparatives and superlatives."""
 
 # In an order in which none takes a part of another.
 _EXTREMES: Mapping[Extreme, str] = {

@@ -5,11 +5,8 @@ relations that the model does not know. What was written already is left out, by
 that is found is a candidate twice: with the constraints of the best written path, and without any.
 The first paths of both kinds are candidates with one more condition as well.
 
-- **Carry.** A constraint's position means nothing on another path: the node that it means is the
-  one that has its relation. So a constraint goes where the graph has its first relation, if
-  possible as far from the answer as before. One whose relation fits no node is dropped and
-  reported. RouterKGQA §3.3 replaces only the main path; its code keeps the constraints as they are,
-  whatever their variables then mean.
+- **Extend.** Of *how tall is David Beckham's wife* the model may write the path to his wife. So
+  the search goes on from the ends of the first written paths as well.
 - **Narrow.** Of *films with Adam Sandler that feature the song Hallo Hallo* a path may list all his
   films. So where the question names an entity, a number, a date or a code of which a path says
   nothing, the graph is asked how nodes of the path are related to it. Each such relation is a
@@ -21,10 +18,9 @@ The first paths of both kinds are candidates with one more condition as well.
   paths to numbers become that of their numbers: of the things that a path leads to before them, or
   of those that the question names together.
 - **Measure.** Of *the EU country with the smallest army* a path may list all members, or order them
-  by their area. So where a question asks for an end of an order or compares with a value
-  (`kbqa.engine.questions.operators`), the graph says which numbers and dates the path's answers
-  have, and those whose relations are most like the question are tried. *Larger than France*
-  compares with the value of France.
+  by their area. So where a question asks for an end of an order or compares with a value, the graph
+  says which numbers and dates the path's answers have, and those whose relations are most like the
+  question are tried. *Larger than France* compares with the value of France.
 
 Source: Yih et al. 2015, STAGG, §3.2.3, adds constraints and an order to the nodes of a chain like
 this; Bao et al. 2016, MulCG, adds comparisons as well. RnG-KBQA (Ye et al. 2022) and TIARA (Shu et
@@ -34,7 +30,7 @@ al. 2022) also join enumerated with written paths, but they enumerate first, and
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from itertools import chain, islice
 from typing import NamedTuple, TypeAlias
@@ -47,6 +43,7 @@ from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.words import (
     VALUE_KINDS,
     Bound,
+    EntityBound,
     Kind,
     Measure,
     Period,
@@ -60,6 +57,7 @@ from kbqa.engine.running.search import (
     GuidedSearch,
     ScoredPath,
     SearchWidths,
+    carry_constraints,
     search_topics,
     unnamed_entities,
     unnamed_values,
@@ -72,7 +70,6 @@ from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.sparql.crp import (
     Aggregate,
     AnyOf,
-    AnyPart,
     Constraint,
     Crp,
     Entity,
@@ -81,10 +78,8 @@ from kbqa.sparql.crp import (
     IsEntity,
     NodeRef,
     Operator,
-    Part,
     Step,
     Test,
-    changed_constraints,
     compare_with,
 )
 from kbqa.sparql.forms import render_crp
@@ -169,7 +164,7 @@ class PathPool:
         paths = [Crp(each.path.topic, each.path.hops) for each in searched]
         together = named_together(asked, graph)
         ways_to = cache(partial(find_ways, graph, schema))
-        measures = [*find_measures(words), *_rivals(asked)]
+        measures = [*find_measures(words), *_entity_bounds(asked)]
         for rank, crp in enumerate([*_narrowable(tried), *paths[:_NARROWED]]):
             for narrowed in narrow(asked, crp, frontiers, ways_to):
                 add(narrowed, rank, (), narrows=True)
@@ -196,7 +191,7 @@ _CONJUNCTION = re.compile(
 )
 _TO_MEMBERS = Hop(TYPE, inverse=True)
 _NUMBERS = "value"  # the label of what is added up
-_RIVALS = "other"  # the label of what is compared with
+_OTHER = "other"  # the label of the value that is compared with
 
 
 class Together(NamedTuple):
@@ -342,13 +337,13 @@ def _searched(
 ) -> list[ScoredPath]:
     """Find the paths most similar to the question, best first; written ones go on too."""
     beam, found = [RelationPath(topic) for topic in topics], list[ScoredPath]()
-    halves = [p for crp in written if (p := relation_path(crp)) and len(p.hops) <= _DEPTH]
+    halves = [e for e in map(relation_path, written) if e and len(e.hops) <= _DEPTH][:_NARROWED]
     for _ in range(_DEPTH):
         longer = search.extend(beam)
         found += longer
         unfinished = search.best(each for each in longer if len(each.path.hops) < _DEPTH)
-        beam = [each.path for each in unfinished[: search.widths.beam]]
-        beam = list(dict.fromkeys([*beam, *halves[:_NARROWED]]))
+        best = [each.path for each in unfinished[: search.widths.beam]]
+        beam = list(dict.fromkeys([*best, *halves]))
     return search.best(found)
 
 
@@ -415,106 +410,6 @@ def _candidates(path: RelationPath, written: Sequence[Crp], frontiers: Frontiers
     yield Crp(path.topic, path.hops)
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """A path with the constraints of another."""
-
-    crp: Crp
-    """A yes/no question whose tests could not be carried becomes a list, and so does a sum."""
-    lost: tuple[Part, ...]
-    """Constraints that could not be carried, as the other CRP had them."""
-
-
-def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> Carried:
-    """Put the constraints of a grounded CRP on another path, which exists in the graph.
-
-    Constraints within forks of the failed path go with these.
-    """
-    carried: dict[Constraint, Constraint] = {}
-    for constraint in failed.constraints:
-        if (moved := _moved(constraint, failed, path, frontiers)) is not None:
-            [carried[constraint]] = changed_constraints(
-                (moved,), lambda each: each.with_reference(partial(_moved_node, failed, path))
-            )
-    order = failed.order and _moved(failed.order, failed, path, frontiers)
-    value = failed.value if isinstance(failed.value, str) else None
-    numbers = next((each for each in carried if each.label and each.label == value), None)
-    if numbers is not None and carried[numbers].at != len(path.hops):
-        del carried[numbers]  # They are no longer those of the answers.
-    # What refers to a lost branch is lost with it, and so is a branch with a label that nothing
-    # refers to any more; and so on, until what is left needs nothing that is lost.
-    while True:
-        labels = _labels(carried.values())
-        if order is not None and isinstance(order.at, str) and order.at not in labels:
-            order = None
-        used = {label for new in carried.values() for label in _references(new)}
-        used |= {order.at} if order is not None and isinstance(order.at, str) else set()
-        used |= {value} if value is not None else set()
-        kept = {
-            old: new
-            for old, new in carried.items()
-            if _references(new) <= labels and _labels([new]) <= used
-        }
-        if len(kept) == len(carried):
-            break
-        carried = kept
-    # Without what it asks, a yes/no question would only ask whether the path exists.
-    is_whole = all(each in carried for each in failed.asked)
-    if failed.value is not None and value not in _labels(carried.values()):
-        is_whole, value = False, None
-    crp = Crp(
-        path.topic,
-        path.hops,
-        tuple(carried.values()),
-        order,
-        None if failed.differs_from is None else 0,
-        failed.answer_language,
-        failed.form if is_whole else "select",
-        value,
-    )
-    lost: list[Part] = [each for each in failed.constraints if each not in carried]
-    if failed.order is not None and order is None:
-        lost.append(failed.order)
-    return Carried(crp, tuple(lost))
-
-
-def _moved(part: AnyPart, failed: Crp, path: RelationPath, frontiers: Frontiers) -> AnyPart | None:
-    """Copy a constraint or the ordering to the node of the path that has its relation, if any."""
-    if not isinstance(part.at, int):
-        return part
-    places = _likely_places(part.at, failed, path)
-    if not part.hops:
-        return replace(part, at=places[0])
-    for place in places:
-        before = path.up_to(place)
-        if frontiers.nodes(before) and frontiers.exists(before.then(part.hops[0])):
-            return replace(part, at=place)
-    return None
-
-
-def _moved_node(failed: Crp, path: RelationPath, reference: NodeRef) -> NodeRef:
-    if isinstance(reference.node, str):
-        return reference
-    return NodeRef(_likely_places(reference.node, failed, path)[0])
-
-
-def _likely_places(position: int, failed: Crp, path: RelationPath) -> list[int]:
-    """List a path's positions, the one that a position of the failed path likely meant first."""
-    last = len(path.hops)
-    if position == 0:
-        return list(range(last + 1))
-    meant = last - (failed.answer - position)
-    return sorted(range(last, -1, -1), key=lambda place: abs(place - meant))
-
-
-def _labels(constraints: Iterable[Constraint]) -> set[str]:
-    return {label for constraint in constraints for label in constraint.labels()}
-
-
-def _references(constraint: Constraint) -> set[str]:
-    return {node for node in constraint.references() if isinstance(node, str)}
-
-
 _CODE = "type.enumeration"
 """A key of another database, such as ISO's number; measured only if the question says its name."""
 
@@ -534,34 +429,16 @@ _MEDIATORS = 4
 _THAN = re.compile(r"\bth[ae]n (?:(?:that|those|in|of|the) ){0,3}", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """A comparison with the value of an entity: *larger than France*."""
-
-    entity: Entity
-
-    def measures(self, kind: Kind) -> bool:
-        """Return whether values of a kind can be compared."""
-        return True
-
-    def compared(self, crp: Crp, place: int, way: tuple[Hop, ...], operator: Operator) -> Crp:
-        """Add to a path that a place's value is more or less than that of the entity."""
-        kept = (each for each in crp.constraints if self.entity not in each.entities())
-        value = Constraint(self.entity, way, None, label=_RIVALS)
-        test = Constraint(place, way, compare_with(operator, NodeRef(_RIVALS)))
-        return replace(crp, constraints=(*kept, value, test))
-
-
-def _rivals(asked: Asked) -> list[Rival]:
-    """Return the likeliest entity that the question names right behind *than*."""
+def _entity_bounds(asked: Asked) -> list[EntityBound]:
+    """Return a bound by the likeliest entity that the question names right behind *than*."""
     match = _THAN.search(asked.question)
     behind = "" if match is None else asked.question[match.end() :].lower()
     named = [e for e in asked.linked if behind.startswith(e.mention.lower().removeprefix("the "))]
-    return [Rival(Entity(each.name, each.mid)) for each in named[:1]]
+    return [EntityBound(Entity(each.name, each.mid)) for each in named[:1]]
 
 
 def measure(
-    words: str, measures: Sequence[Measure | Rival], crp: Crp, search: GuidedSearch
+    words: str, measures: Sequence[Measure], crp: Crp, search: GuidedSearch
 ) -> Iterator[Crp]:
     """Yield a path with each measure of a question, by the relations most like the question.
 
@@ -585,11 +462,14 @@ def measure(
                 numbers = Constraint(place, way, None, label=_NUMBERS)
                 constraints = (*crp.constraints, numbers)
                 yield replace(crp, constraints=constraints, form=each.form, value=_NUMBERS)
-            elif isinstance(each, Rival):
-                kind = _KINDS.get(search.schema.end(way[-1]))
-                directions = find_directions(words, kind, orders=False)
-                if len(directions) == 1 and crp.topic != each.entity:
-                    yield each.compared(crp, place, way, ">" if directions == {True} else "<")
+            elif isinstance(each, EntityBound):
+                asked = find_directions(words, _KINDS.get(search.schema.end(way[-1])), orders=False)
+                if len(asked) == 1 and crp.topic != each.entity:
+                    operator: Operator = ">" if asked == {True} else "<"
+                    kept = (e for e in crp.constraints if each.entity not in e.entities())
+                    value = Constraint(each.entity, way, None, label=_OTHER)
+                    test = Constraint(place, way, compare_with(operator, NodeRef(_OTHER)))
+                    yield replace(crp, constraints=(*kept, value, test))
             else:
                 yield crp.ordered_by(place, way, descending=each.descending)
 
@@ -601,7 +481,7 @@ def _bounds(measure: Bound | Period) -> tuple[Test, ...]:
 
 
 def _ways_to_values(
-    words: str, path: RelationPath, measure: Measure | Rival, search: GuidedSearch
+    words: str, path: RelationPath, measure: Measure, search: GuidedSearch
 ) -> Iterator[tuple[int, tuple[Hop, ...]]]:
     """Yield where a path has ways to values, and which, those most like the question first.
 
@@ -619,7 +499,7 @@ def _ways_to_values(
 
 
 def _ways_from(
-    words: str, path: RelationPath, measure: Measure | Rival, search: GuidedSearch
+    words: str, path: RelationPath, measure: Measure, search: GuidedSearch
 ) -> Iterator[tuple[Hop, ...]]:
     """Yield the ways from a path's end to values that can be measured so."""
     frontiers, schema = search.frontiers, search.schema
@@ -636,7 +516,7 @@ def _ways_from(
                 yield (hop, onward)
 
 
-def _is_measured(words: str, hop: Hop, measure: Measure | Rival, schema: GraphSchema) -> bool:
+def _is_measured(words: str, hop: Hop, measure: Measure, schema: GraphSchema) -> bool:
     stated = schema.of([hop.relation]).property(hop.relation)
     if stated is None or hop.inverse or hop.relation.startswith(_COORDINATES):
         return False

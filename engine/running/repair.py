@@ -28,7 +28,6 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import MAX_STARTS, stems
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.running.pool import carry_constraints
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,
@@ -36,6 +35,7 @@ from kbqa.engine.running.search import (
     PathSearch,
     ScoredPath,
     SearchWidths,
+    carry_constraints,
     search_topics,
     without_mentions,
 )

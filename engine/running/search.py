@@ -6,6 +6,11 @@ stay. The caller chooses which paths make the next beam. `PathSearch` is the pap
 docs/papers.md lists: relations are followed in both directions, of two names for one edge one is
 kept, and the way back and bookkeeping relations are left out. `GuidedSearch` is ours.
 
+A path that is found takes over the constraints of another, each where the graph has its first
+relation, if possible as far from the answer as before. One whose relation fits no node is dropped
+and reported. RouterKGQA §3.3 replaces only the main path; its code keeps the constraints as they
+are, whatever their variables then mean.
+
 Source: RouterKGQA §3.3, "Beam search over relation paths", equations 5 to 11.
 """
 
@@ -13,7 +18,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
@@ -21,7 +28,16 @@ from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.linker import MAX_STARTS, LinkedEntity, starting_topics
 from kbqa.engine.questions.words import find_values
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.crp import Crp, Entity, Hop
+from kbqa.sparql.crp import (
+    AnyPart,
+    Constraint,
+    Crp,
+    Entity,
+    Hop,
+    NodeRef,
+    Part,
+    changed_constraints,
+)
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm
 
@@ -192,6 +208,103 @@ class GuidedSearch(PathSearch):
 
 def _relation_texts(path: RelationPath) -> list[str]:
     return [relation_words(hop.relation) for hop in path.hops]
+
+
+class Carried(NamedTuple):
+    """A path with the constraints of another."""
+
+    crp: Crp  # what asks yes or no, or adds up, becomes a list if it loses what it needs
+    lost: tuple[Part, ...]  # constraints that could not be carried, as the other CRP had them
+
+
+def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> Carried:
+    """Put the constraints of a grounded CRP on another path, which exists in the graph.
+
+    Constraints within forks of the failed path go with these.
+    """
+    carried: dict[Constraint, Constraint] = {}
+    for constraint in failed.constraints:
+        if (moved := _moved(constraint, failed, path, frontiers)) is not None:
+            [carried[constraint]] = changed_constraints(
+                (moved,), lambda each: each.with_reference(partial(_moved_node, failed, path))
+            )
+    order = failed.order and _moved(failed.order, failed, path, frontiers)
+    value = failed.value if isinstance(failed.value, str) else None
+    numbers = next((each for each in carried if each.label and each.label == value), None)
+    if numbers is not None and carried[numbers].at != len(path.hops):
+        del carried[numbers]  # They are no longer those of the answers.
+    # What refers to a lost branch is lost with it, and so is a branch with a label that nothing
+    # refers to any more; and so on, until what is left needs nothing that is lost.
+    while True:
+        labels = _labels(carried.values())
+        if order is not None and isinstance(order.at, str) and order.at not in labels:
+            order = None
+        used = {label for new in carried.values() for label in _references(new)}
+        used |= {order.at} if order is not None and isinstance(order.at, str) else set()
+        used |= {value} if value is not None else set()
+        kept = {
+            old: new
+            for old, new in carried.items()
+            if _references(new) <= labels and _labels([new]) <= used
+        }
+        if len(kept) == len(carried):
+            break
+        carried = kept
+    # Without what it asks, a yes/no question would only ask whether the path exists.
+    is_whole = all(each in carried for each in failed.asked)
+    if failed.value is not None and value not in _labels(carried.values()):
+        is_whole, value = False, None
+    crp = Crp(
+        path.topic,
+        path.hops,
+        tuple(carried.values()),
+        order,
+        None if failed.differs_from is None else 0,
+        failed.answer_language,
+        failed.form if is_whole else "select",
+        value,
+    )
+    lost: list[Part] = [each for each in failed.constraints if each not in carried]
+    if failed.order is not None and order is None:
+        lost.append(failed.order)
+    return Carried(crp, tuple(lost))
+
+
+def _moved(part: AnyPart, failed: Crp, path: RelationPath, frontiers: Frontiers) -> AnyPart | None:
+    """Copy a constraint or the ordering to the node of the path that has its relation, if any."""
+    if not isinstance(part.at, int):
+        return part
+    places = _likely_places(part.at, failed, path)
+    if not part.hops:
+        return replace(part, at=places[0])
+    for place in places:
+        before = path.up_to(place)
+        if frontiers.nodes(before) and frontiers.exists(before.then(part.hops[0])):
+            return replace(part, at=place)
+    return None
+
+
+def _moved_node(failed: Crp, path: RelationPath, reference: NodeRef) -> NodeRef:
+    if isinstance(reference.node, str):
+        return reference
+    return NodeRef(_likely_places(reference.node, failed, path)[0])
+
+
+def _likely_places(position: int, failed: Crp, path: RelationPath) -> list[int]:
+    """List a path's positions, the one that a position of the failed path likely meant first."""
+    last = len(path.hops)
+    if position == 0:
+        return list(range(last + 1))
+    meant = last - (failed.answer - position)
+    return sorted(range(last, -1, -1), key=lambda place: abs(place - meant))
+
+
+def _labels(constraints: Iterable[Constraint]) -> set[str]:
+    return {label for constraint in constraints for label in constraint.labels()}
+
+
+def _references(constraint: Constraint) -> set[str]:
+    return {node for node in constraint.references() if isinstance(node, str)}
 
 
 _EACH_MENTION = 2

@@ -407,6 +407,11 @@ OF_FILM = "Tom Hanks (m.0bxtg)"
             True,
         ),
         (
+            "which country has a population greater then 5 million?",
+            f"{COUNTRIES}\nlargest ?x -> {POPULATION}",
+            False,
+        ),
+        (
             "which country is larger than all others?",
             f"{COUNTRIES}\nlargest ?x -> {POPULATION}",
             False,
