@@ -342,8 +342,7 @@ def _searched(
         longer = search.extend(beam)
         found += longer
         unfinished = search.best(each for each in longer if len(each.path.hops) < _DEPTH)
-        best = [each.path for each in unfinished[: search.widths.beam]]
-        beam = list(dict.fromkeys([*best, *halves]))
+        beam = [*dict.fromkeys([*(e.path for e in unfinished[: search.widths.beam]), *halves])]
     return search.best(found)
 
 

@@ -4,13 +4,13 @@ The state is one JSON file, replaced whenever a shard is complete or loaded. Fil
 does not name are deleted when the load resumes.
 """
 
-import dataclasses
 import fcntl
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -72,7 +72,9 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the state; a crash leaves the old state or the new one."""
-        write_safely(path, _CHECKPOINT.dump_json(self).decode())
+        # pydantic would turn Ctrl-C into an error of its own.
+        text = json.dumps(self, default=lambda e: {name: getattr(e, name) for name in e.__slots__})
+        write_safely(path, text)
 
 
 _CHECKPOINT = TypeAdapter(Checkpoint)
@@ -204,7 +206,7 @@ def _known_files(work: StoreLayout, state: Checkpoint | None) -> set[Path]:
 
 
 def _differences(started: Plan, asked: Plan) -> Iterator[str]:
-    for part in dataclasses.fields(Plan):
+    for part in fields(Plan):
         was, now = getattr(started, part.name), getattr(asked, part.name)
         if was == now:
             continue

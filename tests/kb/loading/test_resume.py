@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from recorded_progress import RecordedProgress
 
 from kbqa.kb.layout import StoreLayout, read_manifest
 from kbqa.kb.loading import load as loading
-from kbqa.kb.loading.checkpoint import discard, locked
+from kbqa.kb.loading.checkpoint import Checkpoint, Plan, discard, locked
 from kbqa.kb.loading.dump import DumpReader
 from kbqa.kb.loading.job import LoadSettings, LoadStage
 from kbqa.kb.loading.load import emit_shards, load_freebase
@@ -635,3 +637,14 @@ def test_a_full_disk_is_named_and_with_more_room_the_load_resumes(
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     subprocess.run(command, capture_output=True, check=True)
     assert content(store) == expected
+
+
+def test_ctrl_c_while_the_state_is_saved_stays_ctrl_c(tmp_path: Path) -> None:
+    class Interrupted(Counter[str]):
+        def items(self) -> NoReturn:
+            raise KeyboardInterrupt
+
+    state = Checkpoint(Plan("store", (), "", ()), 1000, relations=Interrupted(a=1))
+    with pytest.raises(KeyboardInterrupt):
+        state.save(tmp_path / "checkpoint.json")
+    assert not list(tmp_path.iterdir())
