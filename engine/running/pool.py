@@ -5,8 +5,6 @@ relations that the model does not know. What was written already is left out, by
 that is found is a candidate twice: with the constraints of the best written path, and without any.
 The first paths of both kinds are candidates with one more condition as well.
 
-- **Extend.** Of *how tall is David Beckham's wife* the model may write the path to his wife. So
-  the search goes on from the ends of the first written paths as well.
 - **Narrow.** Of *films with Adam Sandler that feature the song Hallo Hallo* a path may list all his
   films. So where the question names an entity, a number, a date or a code of which a path says
   nothing, the graph is asked how nodes of the path are related to it. Each such relation is a
@@ -88,7 +86,7 @@ from kbqa.sparql.terms import TYPE, LiteralTerm, Term
 from kbqa.sparql.values import equal_literals, is_date, is_number, values_block
 
 _NARROWED = 3
-"""Written paths, and as many searched ones, to which conditions or hops are added."""
+"""Written paths, and as many searched ones, to which conditions are added."""
 
 _MEASURED = 5
 """The same for orders and comparisons, which fewer questions ask for."""
@@ -157,7 +155,7 @@ class PathPool:
                 known.add(meaning)
                 found.append(Candidate(render_crp(crp), 0.0, 1, starts, "search", rank, narrows))
 
-        searched = _searched(search, topics, written)
+        searched = _searched(search, topics)
         for rank, scored in enumerate(searched):
             for crp in _candidates(scored.path, written, frontiers):
                 add(crp, rank, scored.path.starts, narrows=False)
@@ -332,17 +330,14 @@ def _leads_to_number(hops: Sequence[Hop], schema: GraphSchema) -> bool:
     return bool(hops) and VALUE_KINDS.get(schema.end(hops[-1])) == "number"
 
 
-def _searched(
-    search: GuidedSearch, topics: Sequence[Entity], written: Sequence[Crp]
-) -> list[ScoredPath]:
-    """Find the paths most similar to the question, best first; written ones go on too."""
+def _searched(search: GuidedSearch, topics: Sequence[Entity]) -> list[ScoredPath]:
+    """Find the paths most similar to the question, best first."""
     beam, found = [RelationPath(topic) for topic in topics], list[ScoredPath]()
-    halves = [e for e in map(relation_path, written) if e and len(e.hops) <= _DEPTH][:_NARROWED]
     for _ in range(_DEPTH):
         longer = search.extend(beam)
         found += longer
         unfinished = search.best(each for each in longer if len(each.path.hops) < _DEPTH)
-        beam = [*dict.fromkeys([*(e.path for e in unfinished[: search.widths.beam]), *halves])]
+        beam = [each.path for each in unfinished[: search.widths.beam]]
     return search.best(found)
 
 

@@ -516,14 +516,6 @@ def test_what_is_larger_than_a_named_thing_is_compared_with_it(demo: Graph) -> N
     assert [each.first_answers for each in with_first_answers(demo, added)] == [("China",)]
 
 
-def test_a_written_half_of_a_path_is_extended(demo: Graph) -> None:
-    question = "what is the currency of the country that Bern is the capital of?"
-    tried = _tried(demo, question, "Bern <- location.country.capital")
-    added = [each for each in tried if each.candidate.is_searched]
-    names = [each.first_answers for each in with_first_answers(demo, added)]
-    assert ("Swiss Franc",) in names
-
-
 def test_answers_other_than_what_is_named_are_added(demo: Graph) -> None:
     question = "which countries other than Ethiopia and Somalia border Kenya?"
     tried = _tried(demo, question, NEIGHBOURS)
